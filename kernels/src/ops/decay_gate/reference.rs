@@ -1,0 +1,44 @@
+//! The meaning of `decay_gate`, in Burn ops.
+
+use burn::tensor::Tensor;
+
+use burn::tensor::{DType, activation::sigmoid};
+
+use super::DecayGate;
+
+use crate::{Implementation, KernelCase, Unsupported};
+
+/// Two activations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReferenceDecayGate;
+
+impl Implementation for ReferenceDecayGate {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn supports(&self, _case: &KernelCase) -> Result<(), Unsupported> {
+        Ok(())
+    }
+}
+
+impl DecayGate for ReferenceDecayGate {
+    fn forward(
+        &self,
+        a: Tensor<2>,
+        b: Tensor<2>,
+        a_log: Tensor<1>,
+        dt_bias: Tensor<1>,
+    ) -> (Tensor<2>, Tensor<2>) {
+        let a = a.cast(DType::F32) + dt_bias.cast(DType::F32).unsqueeze::<2>();
+        let rate = a_log.cast(DType::F32).exp().unsqueeze::<2>();
+        let decay = -(softplus(a) * rate);
+        (decay, sigmoid(b.cast(DType::F32)))
+    }
+}
+
+/// `max(x, 0) + log1p(exp(-|x|))`, which neither overflows nor loses small values.
+fn softplus(x: Tensor<2>) -> Tensor<2> {
+    let tail = (-x.clone().abs()).exp().log1p();
+    burn::tensor::activation::relu(x) + tail
+}

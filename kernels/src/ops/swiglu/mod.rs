@@ -1,0 +1,22 @@
+//! The activation of the MLP (Shazeer, 2020).
+
+mod reference;
+
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+
+pub use reference::ReferenceSwiglu;
+
+use crate::Implementation;
+
+/// `y = silu(gate) * up`.
+pub trait Swiglu: Implementation {
+    /// `gate`, `up` `[T, F]` -> `[T, F]`.
+    fn forward(&self, gate: Tensor<2>, up: Tensor<2>) -> Tensor<2>;
+}
+
+/// All implementations, best first.
+pub fn implementations() -> Vec<Arc<dyn Swiglu>> {
+    vec![Arc::new(ReferenceSwiglu)]
+}
