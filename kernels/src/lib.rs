@@ -28,6 +28,8 @@
 
 pub mod case;
 pub mod error;
+#[allow(unsafe_code, reason = "SIMD dispatch, and tasks that share an output buffer")]
+mod flex;
 pub mod ops;
 pub mod packing;
 pub mod registry;

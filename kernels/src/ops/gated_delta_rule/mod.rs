@@ -1,11 +1,16 @@
 //! The gated delta rule: the recurrence of a Gated DeltaNet layer (Yang, Kautz, Hatamizadeh, 2024).
 
+#[expect(unsafe_code, reason = "tasks write disjoint rows of one buffer")]
+mod flex;
+mod flex_backward;
+mod flex_chunk;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexGatedDeltaRule;
 pub use reference::ReferenceGatedDeltaRule;
 
 use crate::{Implementation, Packing};
@@ -61,5 +66,5 @@ pub trait GatedDeltaRule: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn GatedDeltaRule>> {
-    vec![Arc::new(ReferenceGatedDeltaRule)]
+    vec![Arc::new(FlexGatedDeltaRule), Arc::new(ReferenceGatedDeltaRule)]
 }
