@@ -1,16 +1,13 @@
 //! Products of small row-major tiles that stay in cache.
 
-use super::simd::fma;
+use super::simd::{Level, level};
 
 /// A matrix operand by its strides: element (i, j) is at `i * row + j * column`.
 #[derive(Clone, Copy)]
 pub(crate) struct Strided<'a> {
-    /// The elements.
-    pub(crate) data: &'a [f32],
-    /// Distance of rows.
-    pub(crate) row: usize,
-    /// Distance of columns.
-    pub(crate) column: usize,
+    data: &'a [f32],
+    row: usize,
+    column: usize,
 }
 
 /// Rows of `data` at a distance of `row`.
@@ -25,108 +22,255 @@ pub(crate) fn transposed(data: &[f32], row: usize) -> Strided<'_> {
     Strided { data, row: 1, column: row }
 }
 
+/// A row-major result or right operand: the elements and the distance of rows.
+pub(crate) type Rows<'a> = (&'a [f32], usize);
+
 /// `c (+)= a b` with `a` `[m, k]` in any strides, `b` `[k, n]` and `c` `[m, n]` in rows.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn product<const FMA: bool>(
-    (m, n, k): (usize, usize, usize),
+pub(crate) fn product(
+    size: (usize, usize, usize),
     a: Strided<'_>,
-    b: &[f32],
-    ldb: usize,
-    c: &mut [f32],
-    ldc: usize,
+    b: Rows<'_>,
+    c: (&mut [f32], usize),
     accumulate: bool,
 ) {
-    let mut i = 0;
-    while i + 8 <= m {
-        row_block::<FMA, 8>(n, k, a, i, b, ldb, c, ldc, accumulate);
-        i += 8;
+    let (m, n, k) = size;
+    if m == 0 || n == 0 {
+        return;
     }
-    while i + 4 <= m {
-        row_block::<FMA, 4>(n, k, a, i, b, ldb, c, ldc, accumulate);
-        i += 4;
-    }
-    while i < m {
-        row_block::<FMA, 1>(n, k, a, i, b, ldb, c, ldc, accumulate);
-        i += 1;
-    }
-}
-
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn row_block<const FMA: bool, const R: usize>(
-    n: usize,
-    k: usize,
-    a: Strided<'_>,
-    i: usize,
-    b: &[f32],
-    ldb: usize,
-    c: &mut [f32],
-    ldc: usize,
-    accumulate: bool,
-) {
-    let mut j = 0;
-    while j + 32 <= n {
-        column_block::<FMA, R, 32>(k, a, i, b, ldb, j, c, ldc, accumulate);
-        j += 32;
-    }
-    while j + 16 <= n {
-        column_block::<FMA, R, 16>(k, a, i, b, ldb, j, c, ldc, accumulate);
-        j += 16;
-    }
-    while j < n {
-        column_block::<FMA, R, 1>(k, a, i, b, ldb, j, c, ldc, accumulate);
-        j += 1;
-    }
-}
-
-/// R rows by N columns of the result, held in registers over all of k.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn column_block<const FMA: bool, const R: usize, const N: usize>(
-    k: usize,
-    a: Strided<'_>,
-    i: usize,
-    b: &[f32],
-    ldb: usize,
-    j: usize,
-    c: &mut [f32],
-    ldc: usize,
-    accumulate: bool,
-) {
+    // Checked once for all: every access below stays within these.
+    assert!((m - 1) * c.1 + n <= c.0.len(), "result of {m} x {n} does not fit");
     if k == 0 {
         if !accumulate {
-            for r in 0..R {
-                c[(i + r) * ldc + j..][..N].fill(0.0);
-            }
+            (0..m).for_each(|i| c.0[i * c.1..][..n].fill(0.0));
         }
         return;
     }
-    // One check for the whole loop instead of one per element.
-    assert!((k - 1) * ldb + j + N <= b.len());
-    assert!((i + R - 1) * a.row + (k - 1) * a.column < a.data.len());
-    let mut sums = [[0.0f32; N]; R];
-    for p in 0..k {
-        // SAFETY: the largest index, (k - 1) * ldb + j + N - 1, was checked above.
-        let b_row = unsafe { &*b.as_ptr().add(p * ldb + j).cast::<[f32; N]>() };
-        for r in 0..R {
-            // SAFETY: the largest index was checked above.
-            let x = unsafe { *a.data.get_unchecked((i + r) * a.row + p * a.column) };
-            for l in 0..N {
-                sums[r][l] = fma::<FMA>(x, b_row[l], sums[r][l]);
+    assert!((k - 1) * b.1 + n <= b.0.len(), "right operand of {k} x {n} is too short");
+    assert!(
+        (m - 1) * a.row + (k - 1) * a.column < a.data.len(),
+        "left operand of {m} x {k} is too short"
+    );
+    match level() {
+        // SAFETY: the features were detected; bounds were checked above.
+        #[cfg(target_arch = "x86_64")]
+        Level::V4 => unsafe { product_v4(size, a, b, c, accumulate) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::V3 => unsafe { product_v3(size, a, b, c, accumulate) },
+        // SAFETY: bounds were checked above.
+        Level::Base => unsafe { blocks::<Plain>(size, a, b, c, accumulate) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+unsafe fn product_v4(
+    size: (usize, usize, usize),
+    a: Strided<'_>,
+    b: Rows<'_>,
+    c: (&mut [f32], usize),
+    accumulate: bool,
+) {
+    // SAFETY: the caller has checked the bounds.
+    unsafe { blocks::<x86::Avx512>(size, a, b, c, accumulate) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn product_v3(
+    size: (usize, usize, usize),
+    a: Strided<'_>,
+    b: Rows<'_>,
+    c: (&mut [f32], usize),
+    accumulate: bool,
+) {
+    // SAFETY: the caller has checked the bounds.
+    unsafe { blocks::<x86::Avx2>(size, a, b, c, accumulate) }
+}
+
+/// A vector of f32 lanes.
+trait Lanes {
+    type V: Copy;
+    const N: usize;
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(from: *const f32) -> Self::V;
+    unsafe fn store(to: *mut f32, v: Self::V);
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+}
+
+/// One lane, without fused multiply-add.
+struct Plain;
+
+impl Lanes for Plain {
+    type V = f32;
+    const N: usize = 1;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> f32 {
+        x
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> f32 {
+        // SAFETY: the caller's pointer is valid.
+        unsafe { *from }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: f32) {
+        // SAFETY: the caller's pointer is valid.
+        unsafe { *to = v }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: f32, b: f32, c: f32) -> f32 {
+        if cfg!(target_arch = "aarch64") { a.mul_add(b, c) } else { a * b + c }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64 as arch;
+
+    use super::Lanes;
+
+    pub(super) struct Avx512;
+    pub(super) struct Avx2;
+
+    macro_rules! lanes {
+        ($name:ident, $v:ident, $n:literal, $splat:ident, $load:ident, $store:ident, $fma:ident) => {
+            impl Lanes for $name {
+                type V = arch::$v;
+                const N: usize = $n;
+
+                #[inline(always)]
+                unsafe fn splat(x: f32) -> Self::V {
+                    // SAFETY: only reached below a function that enables the feature.
+                    unsafe { arch::$splat(x) }
+                }
+
+                #[inline(always)]
+                unsafe fn load(from: *const f32) -> Self::V {
+                    // SAFETY: as above, and the caller's pointer is valid for all lanes.
+                    unsafe { arch::$load(from) }
+                }
+
+                #[inline(always)]
+                unsafe fn store(to: *mut f32, v: Self::V) {
+                    // SAFETY: as above, and the caller's pointer is valid for all lanes.
+                    unsafe { arch::$store(to, v) }
+                }
+
+                #[inline(always)]
+                unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+                    // SAFETY: as above.
+                    unsafe { arch::$fma(a, b, c) }
+                }
             }
+        };
+    }
+    lanes!(Avx512, __m512, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps);
+    lanes!(Avx2, __m256, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps);
+}
+
+#[inline(always)]
+unsafe fn blocks<L: Lanes>(
+    (m, n, k): (usize, usize, usize),
+    a: Strided<'_>,
+    b: Rows<'_>,
+    c: (&mut [f32], usize),
+    accumulate: bool,
+) {
+    let (c, ldc) = (c.0.as_mut_ptr(), c.1);
+    let mut i = 0;
+    while i < m {
+        // SAFETY: row i is inside, and each block checks how many more are.
+        unsafe {
+            let a_row = a.data.as_ptr().add(i * a.row);
+            let c_row = c.add(i * ldc);
+            let strides = (a.row, a.column, b.1, ldc);
+            let b = b.0.as_ptr();
+            i += if m - i >= 8 {
+                row_block::<L, 8>((n, k), a_row, b, c_row, strides, accumulate)
+            } else if m - i >= 4 {
+                row_block::<L, 4>((n, k), a_row, b, c_row, strides, accumulate)
+            } else {
+                row_block::<L, 1>((n, k), a_row, b, c_row, strides, accumulate)
+            };
         }
     }
-    for (r, sum) in sums.iter().enumerate() {
-        let c_row = &mut c[(i + r) * ldc + j..][..N];
-        for l in 0..N {
-            c_row[l] = if accumulate { c_row[l] + sum[l] } else { sum[l] };
+}
+
+/// R rows of the result; returns R.
+#[inline(always)]
+unsafe fn row_block<L: Lanes, const R: usize>(
+    (n, k): (usize, usize),
+    a: *const f32,
+    b: *const f32,
+    c: *mut f32,
+    strides: (usize, usize, usize, usize),
+    accumulate: bool,
+) -> usize {
+    let mut j = 0;
+    // SAFETY: columns j .. j + width are inside in each call.
+    unsafe {
+        while j + 2 * L::N <= n {
+            column_block::<L, R, 2>(k, a, b.add(j), c.add(j), strides, accumulate);
+            j += 2 * L::N;
+        }
+        while j + L::N <= n {
+            column_block::<L, R, 1>(k, a, b.add(j), c.add(j), strides, accumulate);
+            j += L::N;
+        }
+        while j < n {
+            column_block::<Plain, R, 1>(k, a, b.add(j), c.add(j), strides, accumulate);
+            j += 1;
+        }
+    }
+    R
+}
+
+/// R rows by C vectors of the result, in registers over all of k.
+#[inline(always)]
+unsafe fn column_block<L: Lanes, const R: usize, const C: usize>(
+    k: usize,
+    a: *const f32,
+    b: *const f32,
+    c: *mut f32,
+    (a_row, a_column, ldb, ldc): (usize, usize, usize, usize),
+    accumulate: bool,
+) {
+    // SAFETY: the caller has checked that R rows and C vectors of columns are inside.
+    unsafe {
+        let mut sums = [[L::splat(0.0); C]; R];
+        if accumulate {
+            for (r, row) in sums.iter_mut().enumerate() {
+                for (v, sum) in row.iter_mut().enumerate() {
+                    *sum = L::load(c.add(r * ldc + v * L::N));
+                }
+            }
+        }
+        for p in 0..k {
+            let mut b_row = [L::splat(0.0); C];
+            for (v, value) in b_row.iter_mut().enumerate() {
+                *value = L::load(b.add(p * ldb + v * L::N));
+            }
+            for (r, row) in sums.iter_mut().enumerate() {
+                let x = L::splat(*a.add(r * a_row + p * a_column));
+                for (sum, &value) in row.iter_mut().zip(&b_row) {
+                    *sum = L::fma(x, value, *sum);
+                }
+            }
+        }
+        for (r, row) in sums.iter().enumerate() {
+            for (v, &sum) in row.iter().enumerate() {
+                L::store(c.add(r * ldc + v * L::N), sum);
+            }
         }
     }
 }
 
 /// `out[j, i] = a[i, j]` for `a` `[m, n]` in rows at a distance of `lda`; `out` is dense.
-#[inline(always)]
 pub(crate) fn transpose(m: usize, n: usize, a: &[f32], lda: usize, out: &mut [f32]) {
     for i in 0..m {
         let row = &a[i * lda..][..n];
@@ -150,7 +294,7 @@ mod tests {
             for (accumulate, by_columns) in [(false, false), (true, false), (true, true)] {
                 let mut c = start.clone();
                 let operand = if by_columns { transposed(&a, m) } else { rows(&a, k) };
-                product::<true>((m, n, k), operand, &b, n, &mut c, n, accumulate);
+                product((m, n, k), operand, (&b, n), (&mut c, n), accumulate);
                 for i in 0..m {
                     for j in 0..n {
                         let at = |p: usize| if by_columns { a[p * m + i] } else { a[i * k + p] };

@@ -94,12 +94,12 @@ impl ChunkGrads {
         }
 
         // dU, then dR in place.
-        product::<FMA>((n, dv, dk), rows(&chunk.k, dk), dstate, dv, &mut self.dr, dv, false);
+        product((n, dv, dk), rows(&chunk.k, dk), (dstate, dv), (&mut self.dr, dv), false);
         for i in 0..n {
             scale(&mut self.dr[i * dv..][..dv], head.c[i]);
         }
         let p = transposed(&head.p, CHUNK);
-        product::<FMA>((n, dv, n), p, &self.dout, dv, &mut self.dr, dv, true);
+        product((n, dv, n), p, (&self.dout, dv), (&mut self.dr, dv), true);
         back_substitution::<FMA>(n, dv, &head.l, &mut self.dr);
 
         for i in 0..n {
@@ -112,8 +112,8 @@ impl ChunkGrads {
 
         transpose(n, dv, &head.u, dv, &mut self.u_transposed);
         let u = &self.u_transposed;
-        product::<FMA>((n, n, dv), rows(&self.dr, dv), u, n, &mut self.dl, CHUNK, false);
-        product::<FMA>((n, n, dv), rows(&self.dout, dv), u, n, &mut self.dp, CHUNK, false);
+        product((n, n, dv), rows(&self.dr, dv), (u, n), (&mut self.dl, CHUNK), false);
+        product((n, n, dv), rows(&self.dout, dv), (u, n), (&mut self.dp, CHUNK), false);
         let cross = self.through_products(chunk, head);
 
         let row_and_column = self.through_state::<FMA>(sizes, chunk, head, state, dstate);
@@ -129,7 +129,7 @@ impl ChunkGrads {
             }
         }
         let queries = transposed(&self.rows, dk);
-        product::<FMA>((dk, dv, n), queries, &self.dout, dv, dstate, dv, true);
+        product((dk, dv, n), queries, (&self.dout, dv), (dstate, dv), true);
         for i in 0..n {
             let factor = -head.beta[i] * head.f[i];
             let k = &chunk.k[i * dk..][..dk];
@@ -138,7 +138,7 @@ impl ChunkGrads {
             }
         }
         let keys = transposed(&self.rows, dk);
-        product::<FMA>((dk, dv, n), keys, &self.dr, dv, dstate, dv, true);
+        product((dk, dv, n), keys, (&self.dr, dv), (dstate, dv), true);
     }
 
     /// dL, dP and what follows from them elementwise; returns `sum_{i>=t} sum_{j<t} Y[i,j]`.
@@ -179,14 +179,14 @@ impl ChunkGrads {
         let mut col = [0.0f32; CHUNK];
         transpose(dk, dv, state, dv, &mut self.state_transposed);
         let s = &self.state_transposed;
-        product::<FMA>(size, rows(&self.dout, dv), s, dk, &mut self.rows, dk, false);
+        product(size, rows(&self.dout, dv), (s, dk), (&mut self.rows, dk), false);
         for i in 0..n {
             let term = &mut self.rows[i * dk..][..dk];
             scale(term, head.f[i]);
             row[i] = dot::<FMA>(term, &chunk.q[i * dk..][..dk]);
             add(&mut self.dq[i * dk..][..dk], term);
         }
-        product::<FMA>(size, rows(&self.dr, dv), s, dk, &mut self.rows, dk, false);
+        product(size, rows(&self.dr, dv), (s, dk), (&mut self.rows, dk), false);
         for i in 0..n {
             let term = &mut self.rows[i * dk..][..dk];
             scale(term, -head.beta[i] * head.f[i]);
@@ -195,7 +195,7 @@ impl ChunkGrads {
         }
         transpose(dk, dv, dstate, dv, &mut self.state_transposed);
         let s = &self.state_transposed;
-        product::<FMA>(size, rows(&head.u, dv), s, dk, &mut self.rows, dk, false);
+        product(size, rows(&head.u, dv), (s, dk), (&mut self.rows, dk), false);
         for i in 0..n {
             let term = &mut self.rows[i * dk..][..dk];
             scale(term, head.c[i]);
@@ -231,14 +231,14 @@ impl ChunkGrads {
         let (n, dk) = (chunk.n, sizes.key_dim);
         let size = (n, dk, n);
         let dx = &self.dx;
-        product::<FMA>(size, rows(dx, CHUNK), &chunk.k, dk, &mut self.dq, dk, true);
-        product::<FMA>(size, transposed(dx, CHUNK), &chunk.q, dk, &mut self.dk, dk, true);
+        product(size, rows(dx, CHUNK), (&chunk.k, dk), (&mut self.dq, dk), true);
+        product(size, transposed(dx, CHUNK), (&chunk.q, dk), (&mut self.dk, dk), true);
         for i in 0..n {
             for j in 0..i {
                 self.dkk[j * CHUNK + i] = self.dkk[i * CHUNK + j];
             }
         }
-        product::<FMA>(size, rows(&self.dkk, CHUNK), &chunk.k, dk, &mut self.dk, dk, true);
+        product(size, rows(&self.dkk, CHUNK), (&chunk.k, dk), (&mut self.dk, dk), true);
     }
 }
 

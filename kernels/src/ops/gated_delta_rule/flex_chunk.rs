@@ -92,12 +92,12 @@ impl KeyChunk {
         normalize::<FMA>(&key[start..], stride, n, dk, 1.0, &mut self.k, &mut self.k_rsqrt);
         transpose(n, dk, &self.k, dk, &mut self.k_transposed);
         let size = (n, n, dk);
-        product::<FMA>(size, rows(&self.k, dk), &self.k_transposed, n, &mut self.kk, CHUNK, false);
+        product(size, rows(&self.k, dk), (&self.k_transposed, n), (&mut self.kk, CHUNK), false);
         if with_queries {
             let scale = 1.0 / (dk as f32).sqrt();
             normalize::<FMA>(&query[start..], stride, n, dk, scale, &mut self.q, &mut self.q_rsqrt);
             let q = rows(&self.q, dk);
-            product::<FMA>(size, q, &self.k_transposed, n, &mut self.qk, CHUNK, false);
+            product(size, q, (&self.k_transposed, n), (&mut self.qk, CHUNK), false);
         }
     }
 }
@@ -263,7 +263,7 @@ impl HeadChunk {
         state: &[f32],
     ) {
         let (n, dk, dv) = (chunk.n, sizes.key_dim, sizes.value_dim);
-        product::<FMA>((n, dv, dk), rows(&chunk.k, dk), state, dv, &mut self.z, dv, false);
+        product((n, dv, dk), rows(&chunk.k, dk), (state, dv), (&mut self.z, dv), false);
         for i in 0..n {
             let value = &value[((first + i) * sizes.num_value_heads + value_head) * dv..][..dv];
             let (f, beta) = (self.f[i], self.beta[i]);
@@ -287,11 +287,11 @@ impl HeadChunk {
         out: &mut [f32],
     ) {
         let (n, dk, dv) = (chunk.n, sizes.key_dim, sizes.value_dim);
-        product::<FMA>((n, dv, dk), rows(&chunk.q, dk), state, dv, out, dv, false);
+        product((n, dv, dk), rows(&chunk.q, dk), (state, dv), (out, dv), false);
         for i in 0..n {
             scale(&mut out[i * dv..][..dv], self.f[i]);
         }
-        product::<FMA>((n, dv, n), rows(&self.p, CHUNK), &self.u, dv, out, dv, true);
+        product((n, dv, n), rows(&self.p, CHUNK), (&self.u, dv), (out, dv), true);
     }
 
     /// `S <- e S + (c * K)^T U`.
@@ -311,7 +311,7 @@ impl HeadChunk {
         }
         scale(state, self.e);
         let keys = transposed(&self.scaled_k, dk);
-        product::<FMA>((dk, dv, n), keys, &self.u, dv, state, dv, true);
+        product((dk, dv, n), keys, (&self.u, dv), (state, dv), true);
     }
 }
 
