@@ -109,8 +109,7 @@ impl Attention {
         let Some(weight) = weight else { return x };
         let shape = x.dims();
         let rows = x.reshape([shape[0] * shape[1], shape[2]]);
-        let normed =
-            ctx.kernels.rms_norm().forward(rows, weight.clone(), self.eps, self.norm_form);
+        let normed = ctx.kernels.rms_norm().forward(rows, weight.clone(), self.eps, self.norm_form);
         normed.reshape(shape)
     }
 }

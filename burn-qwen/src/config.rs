@@ -217,7 +217,9 @@ fn select_family(
     let refuse = |problem: String| QwenError::Config { origin: origin.to_string(), problem };
     let supported = "supported are qwen2, qwen3, qwen3_5_text and qwen3_5";
     let model_type = top.get("model_type").and_then(Value::as_str).ok_or_else(|| {
-        refuse(format!("model_type is missing or no text, so the architecture is unknown; {supported}"))
+        refuse(format!(
+            "model_type is missing or no text, so the architecture is unknown; {supported}"
+        ))
     })?;
     let family = match model_type {
         "qwen2" => Family::Qwen2,
@@ -228,7 +230,9 @@ fn select_family(
                 "model_type \"{other}\" is a mixture of experts, which is not supported; {supported}"
             )));
         }
-        other => return Err(refuse(format!("model_type \"{other}\" is not supported; {supported}"))),
+        other => {
+            return Err(refuse(format!("model_type \"{other}\" is not supported; {supported}")));
+        }
     };
     let text = match top.get("text_config") {
         Some(Value::Object(text)) => text.clone(),
@@ -241,7 +245,9 @@ fn select_family(
     if let Some(inner) = text.get("model_type").and_then(Value::as_str)
         && !matches!(inner, "qwen2" | "qwen3" | "qwen3_5_text" | "qwen3_5")
     {
-        return Err(refuse(format!("text_config.model_type \"{inner}\" is not supported; {supported}")));
+        return Err(refuse(format!(
+            "text_config.model_type \"{inner}\" is not supported; {supported}"
+        )));
     }
     Ok((family, text))
 }

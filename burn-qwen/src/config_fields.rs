@@ -100,7 +100,9 @@ impl Fields {
         let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
         values
             .iter()
-            .map(|v| id(v).ok_or_else(|| self.wrong_type(key, "a token id or a list of them", value)))
+            .map(|v| {
+                id(v).ok_or_else(|| self.wrong_type(key, "a token id or a list of them", value))
+            })
             .collect()
     }
 

@@ -32,11 +32,15 @@ impl ForwardContext {
 
 /// Frequencies, angles, cosines and sines in f32, as the models were trained with: in f64 the
 /// angles of far positions would differ.
-pub fn rope_tables(theta: f64, rotary_dim: usize, positions: &[i32], device: &Device) -> RopeTables {
+pub fn rope_tables(
+    theta: f64,
+    rotary_dim: usize,
+    positions: &[i32],
+    device: &Device,
+) -> RopeTables {
     let half = rotary_dim / 2;
-    let frequencies: Vec<f32> = (0..half)
-        .map(|j| 1.0 / (theta as f32).powf((2 * j) as f32 / rotary_dim as f32))
-        .collect();
+    let frequencies: Vec<f32> =
+        (0..half).map(|j| 1.0 / (theta as f32).powf((2 * j) as f32 / rotary_dim as f32)).collect();
     let angles = positions.iter().flat_map(|&position| {
         let position = position as f32;
         frequencies.iter().map(move |frequency| position * frequency)

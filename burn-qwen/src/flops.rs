@@ -45,7 +45,11 @@ impl Flops {
     }
 
     /// Of one row: its document lengths and how many of its positions have a target.
-    pub fn forward(&self, document_lengths: impl IntoIterator<Item = usize>, targets: usize) -> f64 {
+    pub fn forward(
+        &self,
+        document_lengths: impl IntoIterator<Item = usize>,
+        targets: usize,
+    ) -> f64 {
         let mut flops = self.head_per_target * targets as f64;
         for length in document_lengths {
             let n = length as f64;

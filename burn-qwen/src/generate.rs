@@ -120,7 +120,8 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut draw = |top_k, top_p| {
             let sampling = Sampling { temperature: 1.0, top_k, top_p, seed: 0 };
-            let mut seen: Vec<u32> = (0..400).map(|_| sample(&logits, &sampling, &mut rng)).collect();
+            let mut seen: Vec<u32> =
+                (0..400).map(|_| sample(&logits, &sampling, &mut rng)).collect();
             seen.sort_unstable();
             seen.dedup();
             seen

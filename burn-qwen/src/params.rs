@@ -98,11 +98,8 @@ pub fn block_specs(config: &QwenConfig) -> Vec<BlockSpec> {
     };
     let mut blocks = vec![BlockSpec { name: "embed_tokens".to_string(), params: vec![embed] }];
     blocks.extend((0..c.num_hidden_layers).map(|layer| layer_spec(c, layer)));
-    let mut head = vec![ParamSpec {
-        name: "norm.weight".to_string(),
-        shape: vec![c.hidden_size],
-        role: norm,
-    }];
+    let mut head =
+        vec![ParamSpec { name: "norm.weight".to_string(), shape: vec![c.hidden_size], role: norm }];
     if !c.tie_word_embeddings {
         head.push(ParamSpec {
             name: "lm_head.weight".to_string(),

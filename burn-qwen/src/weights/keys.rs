@@ -4,9 +4,16 @@
 const TEXT_PREFIXES: &[&str] = &["model.language_model.", "language_model.model.", "model."];
 
 /// Prefixes of tensors that are no part of the text model: vision towers, multi-token prediction.
-const OTHER_PREFIXES: &[&str] =
-    &["model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "multi_modal_projector.",
-      "model.multi_modal_projector.", "mtp.", "model.mtp."];
+const OTHER_PREFIXES: &[&str] = &[
+    "model.visual.",
+    "visual.",
+    "vision_tower.",
+    "model.vision_tower.",
+    "multi_modal_projector.",
+    "model.multi_modal_projector.",
+    "mtp.",
+    "model.mtp.",
+];
 
 /// Where the head is stored.
 const HEAD_KEYS: &[&str] = &["lm_head.weight", "language_model.lm_head.weight"];
@@ -45,7 +52,11 @@ impl KeyTable {
 
     /// The stored name of a parameter of the text model.
     pub fn stored(&self, name: &str) -> String {
-        if name == "lm_head.weight" { self.head.to_string() } else { format!("{}{name}", self.prefix) }
+        if name == "lm_head.weight" {
+            self.head.to_string()
+        } else {
+            format!("{}{name}", self.prefix)
+        }
     }
 
     /// What a stored name stands for.
