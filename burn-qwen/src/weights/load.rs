@@ -69,6 +69,11 @@ impl Checkpoint {
         &self.others
     }
 
+    /// The stored name of a parameter of the text model.
+    pub fn stored_name(&self, name: &str) -> String {
+        self.keys.stored(name)
+    }
+
     /// The flat shard of a block, in f32.
     ///
     /// # Errors
@@ -94,7 +99,6 @@ impl Checkpoint {
             QwenError::weights(&self.folder, format!("{stored} is missing from every file"))
         })
     }
-
 
     fn check_tensors(&mut self, config: &QwenConfig) -> Result<(), QwenError> {
         let specs = block_specs(config);
