@@ -197,7 +197,11 @@ impl<'a> Case<'a> {
             let logits = self.logits(&engine, &alone);
             let error = rel_l2(&packed[start * vocab..end * vocab], &logits);
             let tensor = format!("logits of document {i} ({} tokens)", end - start);
-            out.push(Comparison::new("documents", &tensor, error, None));
+            let torch = self.torch(&["packed", "logits"], 0.0);
+            let mut comparison = Comparison::new("documents", &tensor, error, torch);
+            // Not the same question as torch's error, only of the same size.
+            comparison.torch_rel_l2 = None;
+            out.push(comparison);
         }
         Ok(())
     }
@@ -226,32 +230,36 @@ impl<'a> Case<'a> {
         let targets = row.batch.num_trained();
         let mut engine = self.engine()?;
         let start = engine.store.all_values();
+        let mut our_losses = Vec::new();
+        let mut our_norms = Vec::new();
         for step in 1..=norms.len() {
-            let loss = engine.forward_backward(&row.batch)? / targets as f64;
-            self.scalar(out, "loss", "loss_abs", step - 1, loss, losses[step - 1]);
-            let norm = engine.update(targets, lr, &adamw)?.unwrap_or(0.0);
-            self.scalar(out, "grad_norm", "grad_norm_abs", step - 1, norm, norms[step - 1]);
+            our_losses.push(engine.forward_backward(&row.batch)? / targets as f64);
+            our_norms.push(engine.update(targets, lr, &adamw)?.unwrap_or(0.0));
             if step == 1 || step == 5 {
                 self.changes(out, step, &engine, &start, &truth)?;
             }
         }
-        let loss = engine.loss(&row.batch) / targets as f64;
-        self.scalar(out, "loss", "loss_abs", norms.len(), loss, losses[norms.len()]);
+        our_losses.push(engine.loss(&row.batch) / targets as f64);
+        self.sequence(out, "losses", "loss_abs", &our_losses, &losses);
+        self.sequence(out, "grad_norms", "grad_norm_abs", &our_norms, &norms);
         Ok(())
     }
 
-    fn scalar(
+    /// Numbers of all steps as one vector; torch's errors are given one by one.
+    fn sequence(
         &self,
         out: &mut Vec<Comparison>,
         name: &str,
         key: &str,
-        index: usize,
-        ours: f64,
-        truth: f64,
+        ours: &[f64],
+        truth: &[f64],
     ) {
-        let torch = self.errors["train"][key][index].as_f64().map(|abs| abs / truth.abs());
-        let error = (ours - truth).abs() / truth.abs();
-        out.push(Comparison::new("train", &format!("{name} {index}"), error, torch));
+        let errors = self.errors["train"][key].as_array();
+        let torch = errors.map(|errors| {
+            let squares = errors.iter().filter_map(Value::as_f64).map(|abs| abs * abs);
+            (squares.sum::<f64>() / truth.iter().map(|x| x * x).sum::<f64>()).sqrt()
+        });
+        out.push(Comparison::new("train", name, rel_l2(ours, truth), torch));
     }
 
     /// How far each parameter has moved since the start.

@@ -4,6 +4,7 @@
 //! ([`simd`]), runs its tasks on rayon, and enters Burn's graph as one node ([`node`]).
 
 pub(crate) mod math;
+pub(crate) mod matmul;
 pub(crate) mod node;
 pub(crate) mod shared;
 pub(crate) mod simd;

@@ -1,11 +1,13 @@
 //! Linear maps with what can be fused behind them.
 
+mod flex;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexLinear;
 pub use reference::ReferenceLinear;
 
 use crate::Implementation;
@@ -24,5 +26,5 @@ pub trait Linear: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn Linear>> {
-    vec![Arc::new(ReferenceLinear)]
+    vec![Arc::new(FlexLinear), Arc::new(ReferenceLinear)]
 }
