@@ -1,0 +1,121 @@
+//! Which files a data setting means, and of what kind they are.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::DataError;
+
+/// How the rows of a file are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Lines,
+    Array,
+    Parquet,
+    Text,
+}
+
+const EXTENSIONS: &str = ".jsonl, .json, .parquet or .txt";
+
+/// Local files of a list of files, folders and globs, each in name order, no file twice.
+///
+/// # Errors
+/// An entry that matches nothing, or a glob that is malformed.
+pub fn resolve(entries: &[String]) -> Result<Vec<PathBuf>, DataError> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        let found = resolve_one(entry)?;
+        files.extend(found.into_iter().filter(|file| !files.contains(file)).collect::<Vec<_>>());
+    }
+    if files.is_empty() {
+        return Err(DataError::Source {
+            what: "data".to_string(),
+            problem: "no file is named; give a file, a folder, a glob or a hub id".to_string(),
+        });
+    }
+    Ok(files)
+}
+
+fn resolve_one(entry: &str) -> Result<Vec<PathBuf>, DataError> {
+    let error = |problem: String| DataError::Source { what: entry.to_string(), problem };
+    let path = Path::new(entry);
+    if path.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let pattern = if path.is_dir() {
+        format!("{}/*", glob::Pattern::escape(entry.trim_end_matches('/')))
+    } else {
+        entry.to_string()
+    };
+    let paths = glob::glob(&pattern).map_err(|e| error(format!("is no valid glob: {e}")))?;
+    let mut found = Vec::new();
+    for path in paths {
+        let path = path.map_err(|e| error(format!("cannot be read: {e}")))?;
+        if path.is_file() && (!Path::new(entry).is_dir() || has_known_extension(&path)) {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        let what = if path.is_dir() {
+            format!("the folder holds no {EXTENSIONS} file")
+        } else {
+            "no such file, and no file matches it as a glob".to_string()
+        };
+        return Err(error(what));
+    }
+    Ok(found)
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_lowercase()
+}
+
+fn has_known_extension(path: &Path) -> bool {
+    matches!(extension(path).as_str(), "jsonl" | "ndjson" | "json" | "parquet" | "txt")
+}
+
+pub(super) fn kind(path: &Path) -> Result<Kind, DataError> {
+    match extension(path).as_str() {
+        "jsonl" | "ndjson" => Ok(Kind::Lines),
+        "parquet" => Ok(Kind::Parquet),
+        "txt" => Ok(Kind::Text),
+        // One array, or lines under the shorter name.
+        "json" => match first_byte(path)? {
+            Some(b'[') => Ok(Kind::Array),
+            _ => Ok(Kind::Lines),
+        },
+        other => Err(DataError::Source {
+            what: path.display().to_string(),
+            problem: format!("files ending in \"{other}\" are not read; expected {EXTENSIONS}"),
+        }),
+    }
+}
+
+/// The first byte that is neither white space nor part of a byte-order mark.
+fn first_byte(path: &Path) -> Result<Option<u8>, DataError> {
+    let io = |source| DataError::Io { path: path.to_path_buf(), source };
+    let mut head = Vec::new();
+    File::open(path).map_err(io)?.take(4096).read_to_end(&mut head).map_err(io)?;
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+    Ok(head.iter().copied().find(|byte| !byte.is_ascii_whitespace()))
+}
+
+/// Size and the first and last 64 KiB of a file.
+pub(super) fn hash_ends(path: &Path, hash: &mut Sha256) -> Result<(), DataError> {
+    const PART: u64 = 64 << 10;
+    let io = |source| DataError::Io { path: path.to_path_buf(), source };
+    let mut file = File::open(path).map_err(io)?;
+    let len = file.metadata().map_err(io)?.len();
+    hash.update(len.to_le_bytes());
+    for start in [0, len.saturating_sub(PART)] {
+        let mut part = Vec::new();
+        file.seek(SeekFrom::Start(start)).map_err(io)?;
+        (&mut file).take(PART).read_to_end(&mut part).map_err(io)?;
+        hash.update(&part);
+    }
+    Ok(())
+}
