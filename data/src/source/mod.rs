@@ -34,6 +34,8 @@ struct Block {
     file: usize,
     first_row: u64,
     num_rows: usize,
+    /// Rows that are samples, counted from the block's first.
+    accepted: Vec<u32>,
     place: Place,
 }
 
@@ -128,6 +130,7 @@ impl Source {
                 file: i,
                 first_row,
                 num_rows,
+                accepted: Vec::new(),
                 place,
             }));
         }
@@ -168,13 +171,13 @@ impl Source {
         let checked: Vec<_> = self
             .blocks
             .par_iter()
-            .map(|block| -> Result<(u64, Vec<(String, String)>), DataError> {
-                let mut accepted = 0;
+            .map(|block| -> Result<(Vec<u32>, Vec<(String, String)>), DataError> {
+                let mut accepted = Vec::new();
                 let mut rejected = Vec::new();
-                for (row, origin) in self.rows(block)? {
+                for (i, (row, origin)) in self.rows(block)?.into_iter().enumerate() {
                     let place = origin.to_string();
                     match convert(self.formats[block.file], row, origin)? {
-                        Ok(_) => accepted += 1,
+                        Ok(_) => accepted.push(i as u32),
                         Err(reason) => rejected.push((reason, place)),
                     }
                 }
@@ -185,11 +188,12 @@ impl Source {
         for (path, &format) in self.files.iter().zip(&self.formats) {
             summary.files.push(FileSummary { path: path.to_path_buf(), format, num_rows: 0 });
         }
-        for (block, checked) in self.blocks.iter().zip(checked) {
+        for (block, checked) in self.blocks.iter_mut().zip(checked) {
             let (accepted, rejected) = checked?;
             summary.files[block.file].num_rows += block.num_rows as u64;
             summary.num_rows += block.num_rows as u64;
-            summary.num_samples += accepted;
+            summary.num_samples += accepted.len() as u64;
+            block.accepted = accepted;
             for (reason, place) in rejected {
                 summary.rejected.entry(reason).or_default().add(&place);
             }
@@ -211,6 +215,16 @@ impl Source {
     /// Rows of a block, rejected ones included.
     pub fn block_rows(&self, block: usize) -> usize {
         self.blocks[block].num_rows
+    }
+
+    /// First row of a block in its file.
+    pub(crate) fn block_first_row(&self, block: usize) -> u64 {
+        self.blocks[block].first_row
+    }
+
+    /// Rows of a block that are samples, counted from its first.
+    pub(crate) fn accepted_rows(&self, block: usize) -> Vec<u64> {
+        self.blocks[block].accepted.iter().map(|&row| u64::from(row)).collect()
     }
 
     /// The accepted samples of a block, in order.
