@@ -93,9 +93,12 @@ mod tests {
         for (m, n, k) in [(1, 1, 1), (3, 5, 17), (20, 7, 300), (2, 3, 1500), (4, 4, 0)] {
             let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 19) as f32 - 9.0).collect();
             let b: Vec<f32> = (0..k * n).map(|i| (i * 53 % 23) as f32 - 11.0).collect();
-            for (a_transposed, b_transposed, accumulate) in
-                [(false, false, false), (true, false, true), (false, true, false), (true, true, true)]
-            {
+            for (a_transposed, b_transposed, accumulate) in [
+                (false, false, false),
+                (true, false, true),
+                (false, true, false),
+                (true, true, true),
+            ] {
                 let matrix = |values, rows, columns, transposed: bool| {
                     if transposed {
                         Matrix::new(values, columns, rows).transposed()

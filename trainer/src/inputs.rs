@@ -1,0 +1,78 @@
+//! The files that a run reads: model folder, tokenizer, data.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use burn_qwen_data::{ChatTemplate, DataConfig, Loader, Renderer, Source, Tokenizer, hub, source};
+
+use crate::error::TrainError;
+
+/// A model as the user names it: a local folder, or a hub id that is fetched.
+///
+/// # Errors
+/// A folder that does not exist and is no hub id; whatever the hub says.
+pub fn model_folder(path: &str, revision: Option<&str>) -> Result<PathBuf, TrainError> {
+    if path.is_empty() {
+        return Err(TrainError::Input(
+            "no model is named: use --model FOLDER_OR_HUB_ID or set model.path".to_string(),
+        ));
+    }
+    if Path::new(path).is_dir() {
+        return Ok(PathBuf::from(path));
+    }
+    if hub::looks_like_id(path) {
+        return Ok(hub::resolve_model(path, revision, &hub::HubOptions::from_env())?);
+    }
+    Err(TrainError::Input(format!(
+        "--model {path}: no such folder, and no hub id (OWNER/NAME) either"
+    )))
+}
+
+/// Data files as the user names them: files, folders, globs, hub ids.
+///
+/// # Errors
+/// Entries that match nothing; whatever the hub says.
+pub fn data_files(entries: &[String]) -> Result<Vec<PathBuf>, TrainError> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        let (id, split) =
+            entry.split_once(':').map_or((entry.as_str(), None), |(id, split)| (id, Some(split)));
+        let found = if !Path::new(entry).exists() && hub::looks_like_id(id) {
+            hub::resolve_dataset(id, None, split, &hub::HubOptions::from_env())?
+        } else {
+            source::resolve(std::slice::from_ref(entry))?
+        };
+        files.extend(found.into_iter().filter(|file| !files.contains(file)).collect::<Vec<_>>());
+    }
+    if files.is_empty() {
+        return Err(TrainError::Input(
+            "no data is named: use --data FILES or set data.train".to_string(),
+        ));
+    }
+    Ok(files)
+}
+
+/// Tokenizer and template of a folder.
+///
+/// # Errors
+/// Files that are missing or malformed.
+pub fn renderer(folder: &Path, config: &DataConfig) -> Result<Renderer, TrainError> {
+    let tokenizer = Arc::new(Tokenizer::from_folder(folder)?);
+    let template = ChatTemplate::select(&config.template, &tokenizer)?;
+    Ok(Renderer::new(tokenizer, template, config.render_policy()))
+}
+
+/// A loader over entries of data.
+///
+/// # Errors
+/// As [`data_files`] and [`renderer`]; rows that break their format.
+pub fn loader(
+    entries: &[String],
+    tokenizer_folder: &Path,
+    config: &DataConfig,
+) -> Result<Loader, TrainError> {
+    let source = Source::open(&data_files(entries)?, config.format)?;
+    Ok(Loader::new(source, renderer(tokenizer_folder, config)?, config.clone())?)
+}

@@ -1,0 +1,277 @@
+//! A run once its settings are checked: every file found, every derived value computed.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{DType, Device};
+use burn_qwen::{QwenConfig, flops::num_parameters, weights::Checkpoint};
+use burn_qwen_data::{DataReport, Loader};
+use burn_qwen_kernels::{BackendKind, Kernels, SelectionReport};
+
+use crate::{
+    checkpoint,
+    config::{DtypeSetting, InitSetting, RunConfig},
+    engine::AdamWConfig,
+    error::TrainError,
+    inputs,
+    schedule::Schedule,
+};
+
+/// Data sets up to this many samples are measured before a run even if its length is given in
+/// steps: it takes seconds and gives the full report.
+const MEASURED_SAMPLES: u64 = 20_000;
+
+/// Everything that a run needs.
+#[derive(Debug)]
+pub struct Plan {
+    /// The settings.
+    pub config: RunConfig,
+    /// Folder of the run.
+    pub output: PathBuf,
+    /// Step of the checkpoint to resume from.
+    pub resume: Option<u64>,
+    /// Folder of the model's configuration and, unless it starts from random weights, its weights.
+    pub model_folder: PathBuf,
+    /// Folder of tokenizer and template.
+    pub tokenizer_folder: PathBuf,
+    /// The model.
+    pub qwen: QwenConfig,
+    /// Its weights, unless it starts from random ones.
+    pub checkpoint: Option<Checkpoint>,
+    /// Where it runs.
+    pub device: Device,
+    /// The implementation of every op.
+    pub kernels: Kernels,
+    /// Why these.
+    pub kernel_report: SelectionReport,
+    /// Packed rows of the whole run, if its length is given in epochs.
+    pub num_rows: Option<u64>,
+    /// Optimizer steps of the run.
+    pub num_steps: u64,
+    /// Training data at its beginning.
+    pub loader: Loader,
+    /// What the data holds.
+    pub data_report: DataReport,
+    /// Evaluation data.
+    pub eval_loader: Option<Loader>,
+    /// What the user should know before the run starts.
+    pub notices: Vec<String>,
+}
+
+impl Plan {
+    /// Checks settings and opens every file.
+    ///
+    /// # Errors
+    /// Anything the user has to mend.
+    pub fn new(config: RunConfig, output: &Path, force: bool) -> Result<Self, TrainError> {
+        check(&config)?;
+        let mut notices = Vec::new();
+        let resume = prepare_output(&config, output, force, &mut notices)?;
+        let model = &config.model;
+        let model_folder = inputs::model_folder(&model.path, model.revision.as_deref())?;
+        let tokenizer_folder = match &model.tokenizer {
+            Some(path) => inputs::model_folder(path, None)?,
+            None => model_folder.clone(),
+        };
+        let qwen = QwenConfig::from_folder(&model_folder)?;
+        let checkpoint = match model.init {
+            InitSetting::Pretrained => Some(Checkpoint::open(&model_folder, &qwen)?),
+            InitSetting::Random => None,
+        };
+        if let Some(checkpoint) = &checkpoint {
+            notices.extend(checkpoint.notices().iter().cloned());
+        }
+        let max_tokens = config.data.max_tokens;
+        let case = qwen.kernel_case(BackendKind::Flex, DType::F32, true, max_tokens);
+        let (kernels, kernel_report) = Kernels::resolve(&config.kernels, &case)?;
+
+        let loader = inputs::loader(&config.data.train, &tokenizer_folder, &config.data)?;
+        check_vocabulary(&qwen, &loader)?;
+        notices.push(format!("chat template: {}", loader.renderer().template().origin()));
+        let (num_rows, num_steps, data_report) = length(&config, &loader)?;
+        let eval_loader = if config.data.eval.is_empty() {
+            None
+        } else {
+            Some(inputs::loader(&config.data.eval, &tokenizer_folder, &config.data)?)
+        };
+        Ok(Self {
+            config,
+            output: output.to_path_buf(),
+            resume,
+            model_folder,
+            tokenizer_folder,
+            qwen,
+            checkpoint,
+            device: Device::flex(),
+            kernels,
+            kernel_report,
+            num_rows,
+            num_steps,
+            loader,
+            data_report,
+            eval_loader,
+            notices,
+        })
+    }
+
+    /// The learning rate's schedule.
+    pub fn schedule(&self) -> Schedule {
+        let train = &self.config.train;
+        Schedule {
+            kind: train.schedule,
+            lr: train.lr,
+            warmup_steps: train.warmup_steps,
+            decay_steps: train.decay_steps,
+            min_lr_ratio: train.min_lr_ratio,
+            num_steps: self.num_steps,
+        }
+    }
+
+    /// The optimizer's settings.
+    pub fn adamw(&self) -> AdamWConfig {
+        let train = &self.config.train;
+        AdamWConfig {
+            betas: train.betas,
+            eps: train.eps,
+            weight_decay: train.weight_decay,
+            max_grad_norm: train.max_grad_norm,
+        }
+    }
+
+    /// Trainable parameters.
+    pub fn num_parameters(&self) -> usize {
+        num_parameters(&self.qwen)
+    }
+}
+
+fn check(config: &RunConfig) -> Result<(), TrainError> {
+    let refuse = |problem: String| Err(TrainError::Input(problem));
+    let train = &config.train;
+    if config.model.dtype == DtypeSetting::Bf16 {
+        return refuse(
+            "model.dtype = \"bf16\": this build trains in f32 on the CPU; set it to auto or f32"
+                .to_string(),
+        );
+    }
+    match (train.epochs, train.steps) {
+        (None, None) => return refuse("set train.epochs or train.steps".to_string()),
+        (Some(_), Some(_)) => {
+            return refuse(
+                "train.epochs and train.steps are both set; remove one of them".to_string(),
+            );
+        }
+        (Some(0), None) | (None, Some(0)) => {
+            return refuse("train.epochs and train.steps must be at least 1".to_string());
+        }
+        _ => {}
+    }
+    if train.gradient_accumulation == 0 {
+        return refuse("train.gradient_accumulation must be at least 1".to_string());
+    }
+    let positive = [
+        ("train.lr", train.lr),
+        ("train.eps", train.eps),
+        ("train.max_grad_norm", train.max_grad_norm),
+    ];
+    for (key, value) in positive {
+        if !(value > 0.0 && value.is_finite()) {
+            return refuse(format!("{key} = {value}: a number above 0 is needed"));
+        }
+    }
+    for (key, value) in [("train.betas[0]", train.betas[0]), ("train.betas[1]", train.betas[1])] {
+        if !(0.0..1.0).contains(&value) {
+            return refuse(format!("{key} = {value}: a number from 0 to below 1 is needed"));
+        }
+    }
+    if !(0.0..=1.0).contains(&train.min_lr_ratio) || !(0.0..1e3).contains(&train.weight_decay) {
+        return refuse(format!(
+            "train.min_lr_ratio = {} must be from 0 to 1 and train.weight_decay = {} not negative",
+            train.min_lr_ratio, train.weight_decay
+        ));
+    }
+    config.data.validate()?;
+    Ok(())
+}
+
+/// Decides whether the folder may be used; clears it if that was asked for.
+fn prepare_output(
+    config: &RunConfig,
+    output: &Path,
+    force: bool,
+    notices: &mut Vec<String>,
+) -> Result<Option<u64>, TrainError> {
+    let is_empty = std::fs::read_dir(output).map_or(true, |mut entries| entries.next().is_none());
+    if output.is_file() {
+        return Err(TrainError::Input(format!("--output {}: is a file", output.display())));
+    }
+    let resume = checkpoint::resolve(output, &config.checkpoint.resume, notices)?;
+    if resume.is_some() || is_empty {
+        if resume.is_none() && config.checkpoint.resume == "auto" {
+            notices.push("no checkpoint to resume from: starting anew".to_string());
+        }
+        return Ok(resume);
+    }
+    let is_run = output.join("config.toml").exists();
+    if force && is_run {
+        std::fs::remove_dir_all(output)
+            .map_err(TrainError::machine(format!("cannot remove {}", output.display())))?;
+        return Ok(None);
+    }
+    if config.checkpoint.resume == "auto" && is_run {
+        notices.push("no complete checkpoint in the run's folder: starting anew".to_string());
+        return Ok(None);
+    }
+    let advice = if force {
+        "it is not the folder of a run, so --force does not remove it: choose another folder"
+    } else {
+        "use --resume auto to go on, --force to replace it, or another --output"
+    };
+    Err(TrainError::Input(format!(
+        "--output {}: exists and is not empty; {advice}",
+        output.display()
+    )))
+}
+
+fn check_vocabulary(qwen: &QwenConfig, loader: &Loader) -> Result<(), TrainError> {
+    let tokens = loader.renderer().tokenizer().vocab_size();
+    if tokens > qwen.vocab_size {
+        return Err(TrainError::Input(format!(
+            "the tokenizer has {tokens} tokens, the model's vocab_size is {}: they do not belong \
+             together",
+            qwen.vocab_size
+        )));
+    }
+    Ok(())
+}
+
+/// Rows (if counted), optimizer steps, and the report of one pass.
+fn length(
+    config: &RunConfig,
+    loader: &Loader,
+) -> Result<(Option<u64>, u64, DataReport), TrainError> {
+    let accumulation = config.train.gradient_accumulation;
+    let nothing = || {
+        TrainError::Input(
+            "no sample of data.train gives a row: `burn-qwen data stats` tells the reasons"
+                .to_string(),
+        )
+    };
+    if let Some(epochs) = config.train.epochs {
+        let (rows, report) = loader.measure(epochs)?;
+        let rows: u64 = rows.iter().sum();
+        if rows == 0 {
+            return Err(nothing());
+        }
+        return Ok((Some(rows), rows.div_ceil(accumulation), report));
+    }
+    let steps = config.train.steps.unwrap_or(1);
+    let summary = loader.source().summary();
+    if summary.num_samples > MEASURED_SAMPLES {
+        let report = DataReport { source: summary.clone(), ..DataReport::default() };
+        return Ok((None, steps, report));
+    }
+    let (rows, report) = loader.measure(1)?;
+    if rows[0] == 0 {
+        return Err(nothing());
+    }
+    Ok((None, steps, report))
+}
