@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use burn_qwen::BlockSpec;
 use safetensors::SafeTensors;
 use sha2::{Digest, Sha256};
 
@@ -105,23 +106,45 @@ impl Engine {
         device: &Device,
     ) -> Result<(), TrainError> {
         for block in 0..self.store.num_blocks() {
-            let path = checkpoint.join(super::shard_file(block));
-            let wrong = |problem: &str| TrainError::Input(format!("{}: {problem}", path.display()));
-            let bytes = std::fs::read(&path).map_err(|e| wrong(&e.to_string()))?;
-            let file = SafeTensors::deserialize(&bytes).map_err(|e| wrong(&e.to_string()))?;
-            let expected = self.store.specs()[block].num_elements();
-            let mut tensors: [Vec<f32>; 3] = Default::default();
-            for (name, values) in SHARD_TENSORS.iter().zip(&mut tensors) {
-                let tensor = file.tensor(name).map_err(|e| wrong(&e.to_string()))?;
-                let chunks = tensor.data().as_chunks::<4>().0;
-                *values = chunks.iter().copied().map(f32::from_le_bytes).collect();
-                if values.len() != expected {
-                    return Err(wrong("belongs to another model: sizes differ"));
-                }
-            }
+            let tensors = read_shard(checkpoint, block, &self.store.specs()[block])?;
             self.store.import_shard(block, tensors, device);
         }
         self.num_updates = manifest.num_updates;
         Ok(())
     }
+}
+
+/// Parameter and moments of a block.
+fn read_shard(
+    checkpoint: &Path,
+    block: usize,
+    spec: &BlockSpec,
+) -> Result<[Vec<f32>; 3], TrainError> {
+    let path = checkpoint.join(super::shard_file(block));
+    let wrong = |problem: &str| TrainError::Input(format!("{}: {problem}", path.display()));
+    let bytes = std::fs::read(&path).map_err(|e| wrong(&e.to_string()))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| wrong(&e.to_string()))?;
+    let mut tensors: [Vec<f32>; 3] = Default::default();
+    for (name, values) in SHARD_TENSORS.iter().zip(&mut tensors) {
+        let tensor = file.tensor(name).map_err(|e| wrong(&e.to_string()))?;
+        let chunks = tensor.data().as_chunks::<4>().0;
+        *values = chunks.iter().copied().map(f32::from_le_bytes).collect();
+        if values.len() != spec.num_elements() {
+            return Err(wrong("belongs to another model: sizes differ"));
+        }
+    }
+    Ok(tensors)
+}
+
+/// The parameters of a block of a checkpoint, flat.
+///
+/// # Errors
+/// A shard of another model.
+pub fn read_params(
+    checkpoint: &Path,
+    block: usize,
+    spec: &BlockSpec,
+) -> Result<Vec<f32>, TrainError> {
+    let [params, ..] = read_shard(checkpoint, block, spec)?;
+    Ok(params)
 }

@@ -16,7 +16,7 @@ use burn_qwen_data::LoaderState;
 use burn_qwen_kernels::SelectionReport;
 use serde::{Deserialize, Serialize};
 
-pub use load::{load, resolve};
+pub use load::{load, read_params, resolve};
 pub use save::save;
 
 use crate::{config::RunConfig, error::TrainError};

@@ -1,0 +1,93 @@
+//! Parse, run, exit code.
+
+mod banner;
+mod cli;
+mod commands;
+
+use std::{
+    io::Write,
+    process::ExitCode,
+    sync::atomic::{AtomicI32, Ordering},
+};
+
+use burn_qwen_trainer::TrainError;
+use clap::Parser;
+use cli::{Cli, Command};
+
+/// The signal that asked to stop; 0 for none.
+static STOP: AtomicI32 = AtomicI32::new(0);
+
+fn main() -> ExitCode {
+    report_panics();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), TrainError> {
+    match command {
+        Command::Train(args) => {
+            // The first signal lets the step end and saves; a second one ends at once.
+            let handler = || {
+                if STOP.swap(SIGNAL, Ordering::SeqCst) != 0 {
+                    std::process::abort();
+                }
+            };
+            ctrlc::set_handler(handler).map_err(|e| TrainError::Machine {
+                what: "cannot watch for signals".to_string(),
+                source: std::io::Error::other(e),
+            })?;
+            commands::train::run(args, &STOP)
+        }
+        Command::Recipes { name, json } => commands::recipes::run(name.as_deref(), json),
+        Command::Eval { input, json } => commands::eval::run(&input, json),
+        Command::Generate { model, prompt, raw, json } => {
+            commands::generate::run(&model, &prompt, raw, json)
+        }
+        Command::Chat { model } => commands::generate::chat(&model),
+        Command::Data(command) => commands::data::run(command),
+        Command::Parity { model, golden, kernels, json } => {
+            commands::parity::run(model.as_deref(), &golden, &kernels, json)
+        }
+        Command::Export { checkpoint, folder, dtype, force } => {
+            commands::export::run(&checkpoint, &folder, dtype.as_deref(), force)
+        }
+        Command::Devices { json } => commands::devices::run(json),
+        Command::Kernels(command) => commands::kernels::run(command),
+    }
+}
+
+/// SIGINT; the handler is not told which signal came.
+const SIGNAL: i32 = 2;
+
+/// A panic is our bug: one message, without a wall of frames, and exit code 1.
+fn report_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place =
+            info.location().map_or(String::new(), |l| format!(" ({}:{})", l.file(), l.line()));
+        let text = info
+            .payload()
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| info.payload().downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        let _ = writeln!(
+            std::io::stderr(),
+            "error: this is a bug in burn-qwen{place}: {text}\nplease report it with the command \
+             you ran"
+        );
+    }));
+}
