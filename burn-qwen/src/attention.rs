@@ -67,8 +67,9 @@ impl Attention {
         let key = heads(project(&self.k_proj, x.clone()), self.num_key_value_heads);
         let value = heads(project(&self.v_proj, x), self.num_key_value_heads);
 
-        let query = ctx.kernels.rope().forward(self.norm(query, &self.q_norm, ctx), &ctx.rope);
-        let key = ctx.kernels.rope().forward(self.norm(key, &self.k_norm, ctx), &ctx.rope);
+        let query =
+            ctx.kernels.rope().forward(self.norm(query, self.q_norm.as_ref(), ctx), &ctx.rope);
+        let key = ctx.kernels.rope().forward(self.norm(key, self.k_norm.as_ref(), ctx), &ctx.rope);
 
         let (key, value, keys) = match cache {
             Some(cache) => {
@@ -105,7 +106,7 @@ impl Attention {
     }
 
     /// The norm of each head, where the family has one.
-    fn norm(&self, x: Tensor<3>, weight: &Option<Tensor<1>>, ctx: &ForwardContext) -> Tensor<3> {
+    fn norm(&self, x: Tensor<3>, weight: Option<&Tensor<1>>, ctx: &ForwardContext) -> Tensor<3> {
         let Some(weight) = weight else { return x };
         let shape = x.dims();
         let rows = x.reshape([shape[0] * shape[1], shape[2]]);

@@ -28,6 +28,15 @@ impl Family {
             Self::Qwen3_5 => "qwen3_5_text",
         }
     }
+
+    /// The class that other tools load the text model with.
+    pub fn architecture(self) -> &'static str {
+        match self {
+            Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Qwen3_5 => "Qwen3_5ForCausalLM",
+        }
+    }
 }
 
 /// The mixer of a layer.
@@ -195,18 +204,49 @@ impl QwenConfig {
         }
     }
 
-    /// The configuration of an exported text model: what was read, with the dtype of the export.
+    /// What was read, unknown keys included, with the dtype of an export (`bfloat16`, ...) in every
+    /// place that names one.
     pub fn to_json(&self, dtype: &str) -> Value {
         let mut raw = self.raw.clone();
-        if let Some(object) = raw.as_object_mut() {
-            if !object.contains_key("torch_dtype") {
-                object.insert("dtype".to_string(), json!(dtype));
-            } else {
-                object.insert("torch_dtype".to_string(), json!(dtype));
-            }
+        if let Some(Value::Object(text)) = raw.get_mut("text_config") {
+            replace_dtype(text, dtype);
+        }
+        if let Some(top) = raw.as_object_mut()
+            && !replace_dtype(top, dtype)
+        {
+            top.insert("dtype".to_string(), json!(dtype));
         }
         raw
     }
+
+    /// The text model alone, as other tools load it: the flat form of [`Self::to_json`], with the
+    /// class that reads it.
+    pub fn to_text_json(&self, dtype: &str) -> Value {
+        let Value::Object(raw) = self.to_json(dtype) else { return Value::Null };
+        let mut text = match raw.get("text_config") {
+            Some(Value::Object(text)) => text.clone(),
+            _ => raw,
+        };
+        if !replace_dtype(&mut text, dtype) {
+            text.insert("dtype".to_string(), json!(dtype));
+        }
+        text.insert("model_type".to_string(), json!(self.family.model_type()));
+        text.insert("tie_word_embeddings".to_string(), json!(self.tie_word_embeddings));
+        text.entry("architectures").or_insert_with(|| json!([self.family.architecture()]));
+        Value::Object(text)
+    }
+}
+
+/// Whether there was a dtype to replace.
+fn replace_dtype(object: &mut Map<String, Value>, dtype: &str) -> bool {
+    let mut found = false;
+    for key in ["dtype", "torch_dtype"] {
+        if let Some(value) = object.get_mut(key) {
+            *value = json!(dtype);
+            found = true;
+        }
+    }
+    found
 }
 
 /// The text part of a configuration, and which architecture it has.
@@ -253,13 +293,13 @@ fn select_family(
 }
 
 fn read(family: Family, fields: &mut Fields) -> Result<QwenConfig, QwenError> {
-    fields.refuse_unsupported()?;
     let hidden_size = fields.size("hidden_size")?;
     let num_hidden_layers = fields.size("num_hidden_layers")?;
+    fields.refuse_unsupported(num_hidden_layers)?;
     let num_attention_heads = fields.size("num_attention_heads")?;
     let num_key_value_heads =
         fields.size_or("num_key_value_heads", num_attention_heads, "num_attention_heads")?;
-    if num_attention_heads % num_key_value_heads != 0 {
+    if !num_attention_heads.is_multiple_of(num_key_value_heads) {
         return Err(fields.error(format!(
             "num_attention_heads {num_attention_heads} is not a multiple of num_key_value_heads \
              {num_key_value_heads}"
@@ -267,8 +307,9 @@ fn read(family: Family, fields: &mut Fields) -> Result<QwenConfig, QwenError> {
     }
     let head_dim = match (fields.optional_size("head_dim")?, family) {
         (Some(head_dim), _) => head_dim,
-        (None, Family::Qwen2) if hidden_size % num_attention_heads == 0 => {
-            hidden_size / num_attention_heads
+        (None, Family::Qwen2) if hidden_size.is_multiple_of(num_attention_heads) => {
+            let head_dim = hidden_size / num_attention_heads;
+            fields.derive("head_dim", head_dim, "hidden_size / num_attention_heads")
         }
         (None, Family::Qwen2) => {
             return Err(fields.error(format!(
@@ -282,7 +323,7 @@ fn read(family: Family, fields: &mut Fields) -> Result<QwenConfig, QwenError> {
     let default_partial = if family == Family::Qwen3_5 { 0.25 } else { 1.0 };
     let rope = fields.rope(default_partial)?;
     let rotary_dim = (head_dim as f64 * rope.partial_rotary_factor) as usize;
-    if rotary_dim == 0 || rotary_dim % 2 != 0 || rotary_dim > head_dim {
+    if rotary_dim == 0 || !rotary_dim.is_multiple_of(2) || rotary_dim > head_dim {
         return Err(fields.error(format!(
             "head_dim {head_dim} times partial_rotary_factor {} gives {rotary_dim} rotated \
              channels; an even number from 2 to head_dim is needed",
@@ -343,7 +384,7 @@ impl LinearSizes {
             value_head_dim: fields.size("linear_value_head_dim")?,
             conv_kernel_dim: fields.size_or("linear_conv_kernel_dim", 4, "the class default")?,
         };
-        if sizes.num_value_heads % sizes.num_key_heads != 0 {
+        if !sizes.num_value_heads.is_multiple_of(sizes.num_key_heads) {
             return Err(fields.error(format!(
                 "linear_num_value_heads {} is not a multiple of linear_num_key_heads {}",
                 sizes.num_value_heads, sizes.num_key_heads

@@ -109,8 +109,13 @@ impl Fields {
     /// The flag of the text part and that of the top level, which must agree.
     pub(crate) fn tie_word_embeddings(&mut self) -> Result<bool, QwenError> {
         let key = "tie_word_embeddings";
-        let top = self.top.get(key).and_then(Value::as_bool);
-        let text = self.value(key).and_then(Value::as_bool);
+        let flag = |value: Option<&Value>| match value.filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(other) => Err(self.wrong_type(key, "true or false", other)),
+        };
+        let top = flag(self.top.get(key))?;
+        let text = flag(self.text.get(key))?;
         match (top, text) {
             (Some(top), Some(text)) if top != text => Err(self.error(format!(
                 "{key} is {top} at the top level and {text} in text_config; make them agree"
@@ -124,7 +129,7 @@ impl Fields {
     }
 
     /// Settings that change the result and are not implemented.
-    pub(crate) fn refuse_unsupported(&self) -> Result<(), QwenError> {
+    pub(crate) fn refuse_unsupported(&self, num_layers: usize) -> Result<(), QwenError> {
         let act = self.value("hidden_act").and_then(Value::as_str).unwrap_or("silu");
         if act != "silu" {
             return Err(self.error(format!("hidden_act \"{act}\" is not supported, only silu is")));
@@ -144,12 +149,22 @@ impl Fields {
         {
             return Err(self.error(format!("{key}: mixtures of experts are not supported")));
         }
-        if self.bool_or("use_sliding_window", false)? {
-            return Err(self.error(
-                "use_sliding_window is true: sliding-window attention is not supported".to_string(),
-            ));
+        self.refuse_sliding_window(num_layers)
+    }
+
+    /// Layers from `max_window_layers` on would see `sliding_window` tokens only.
+    fn refuse_sliding_window(&self, num_layers: usize) -> Result<(), QwenError> {
+        if !self.bool_or("use_sliding_window", false)? || self.value("sliding_window").is_none() {
+            return Ok(());
         }
-        Ok(())
+        let first = self.value("max_window_layers").and_then(Value::as_u64).unwrap_or(0);
+        if first >= num_layers as u64 {
+            return Ok(());
+        }
+        Err(self.error(format!(
+            "use_sliding_window is true for the layers from {first} on: sliding-window attention \
+             is not supported; set it to false if no document is longer than the window"
+        )))
     }
 
     /// `rope_parameters` (new style), or `rope_theta` with `rope_scaling` (old style).
@@ -170,8 +185,11 @@ impl Fields {
             }
         }
         let nested = |key: &str| {
-            let table = self.value("rope_parameters").and_then(Value::as_object);
-            table.and_then(|table| table.get(key)).filter(|value| !value.is_null()).cloned()
+            let in_table = |table: &'static str| {
+                let value = self.value(table)?.get(key).filter(|value| !value.is_null())?;
+                Some((value.clone(), table))
+            };
+            in_table("rope_parameters").or_else(|| in_table("rope_scaling"))
         };
         let theta = nested("rope_theta");
         let partial = nested("partial_rotary_factor");
@@ -183,11 +201,11 @@ impl Fields {
     fn rope_number(
         &mut self,
         key: &str,
-        nested: Option<Value>,
+        nested: Option<(Value, &'static str)>,
         default: Option<f64>,
     ) -> Result<f64, QwenError> {
         let (value, from) = match (nested, self.value(key)) {
-            (Some(value), _) => (value, "rope_parameters"),
+            (Some((value, table)), _) => (value, table),
             (None, Some(value)) => (value.clone(), "the top level"),
             (None, None) => {
                 return default.ok_or_else(|| {

@@ -14,6 +14,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per layer, never moved")]
 enum Mixer {
     Attention(Attention),
     GatedDeltaNet(GatedDeltaNet),

@@ -5,7 +5,7 @@
 //! section 2.1; Chowdhery et al., 2022, appendix B).
 
 use crate::config::{LayerType, QwenConfig};
-use crate::params::{ParamRole, block_specs};
+use crate::params::{BlockSpec, ParamRole, ParamSpec, block_specs};
 
 /// What a forward pass costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl Flops {
             .iter()
             .flat_map(|block| &block.params)
             .filter(|param| matches!(param.role, ParamRole::Matrix | ParamRole::Conv))
-            .map(|param| param.num_elements())
+            .map(ParamSpec::num_elements)
             .sum();
         // The recurrence itself: decay, two products with the state, one update (7 DK DV).
         let state = c.linear_key_head_dim * c.linear_value_head_dim * c.linear_num_value_heads;
@@ -67,7 +67,7 @@ impl Flops {
 
 /// Number of parameters, a tied matrix counted once.
 pub fn num_parameters(config: &QwenConfig) -> usize {
-    block_specs(config).iter().map(|block| block.num_elements()).sum()
+    block_specs(config).iter().map(BlockSpec::num_elements).sum()
 }
 
 #[cfg(test)]

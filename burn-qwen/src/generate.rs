@@ -28,7 +28,8 @@ impl Sampling {
 /// Continues `prompt` until a token of `stop`, `max_new_tokens`, or until `on_token` returns false.
 /// Returns the new tokens without the stop token.
 ///
-/// The prompt must not be empty.
+/// # Panics
+/// If the prompt is empty: whoever rendered it owes at least one token.
 pub fn generate(
     model: &Model,
     kernels: &Kernels,
@@ -38,6 +39,7 @@ pub fn generate(
     max_new_tokens: usize,
     mut on_token: impl FnMut(u32) -> bool,
 ) -> Vec<u32> {
+    assert!(!prompt.is_empty(), "a prompt needs at least one token");
     let mut rng = ChaCha8Rng::seed_from_u64(sampling.seed);
     let mut caches = model.new_caches();
     let mut input: Vec<i32> = prompt.iter().map(|&id| id as i32).collect();

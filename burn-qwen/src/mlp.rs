@@ -6,6 +6,7 @@ use crate::{context::ForwardContext, params::BlockParams};
 
 /// The feed-forward half of a layer.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "the checkpoint's names")]
 pub struct Mlp {
     gate_proj: Tensor<2>,
     up_proj: Tensor<2>,
@@ -24,8 +25,7 @@ impl Mlp {
 
     /// `x`, `residual` `[T, H]` -> `residual + mlp(x)`.
     pub fn forward(&self, x: Tensor<2>, residual: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let linear = ctx.kernels.linear();
-        let gate = linear.forward(x.clone(), self.gate_proj.clone(), None, None);
+        let gate = ctx.kernels.linear().forward(x.clone(), self.gate_proj.clone(), None, None);
         let up = ctx.kernels.linear().forward(x, self.up_proj.clone(), None, None);
         let act = ctx.kernels.swiglu().forward(gate, up);
         ctx.kernels.linear().forward(act, self.down_proj.clone(), None, Some(residual))

@@ -1,6 +1,6 @@
 //! The whole model in memory: embed, layers, head.
 
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_qwen_kernels::{Kernels, Packing};
 
 use crate::{
@@ -64,7 +64,8 @@ impl Model {
         mut values: impl FnMut(&BlockSpec) -> Result<Vec<f32>, E>,
     ) -> Result<Self, E> {
         let params = |spec: &BlockSpec| -> Result<BlockParams, E> {
-            let flat = Tensor::<1>::from_data(values(spec)?.as_slice(), device);
+            let values = TensorData::new(values(spec)?, [spec.num_elements()]);
+            let flat = Tensor::<1>::from_data(values, device);
             Ok(BlockParams::from_flat(spec, &flat))
         };
         let blocks = block_specs(config).iter().map(params).collect::<Result<Vec<_>, E>>()?;

@@ -9,7 +9,11 @@ use std::{
 
 use safetensors::{Dtype, tensor::Metadata};
 
+use super::dtype;
 use crate::error::QwenError;
+
+/// Values are decoded in pieces of this size, a multiple of every element's.
+const CHUNK_BYTES: usize = 1 << 24;
 
 /// Longer headers are taken for corruption, as the format's own library does.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -70,7 +74,7 @@ impl TensorFile {
         let mut tensors = BTreeMap::new();
         let mut end = 0;
         for name in metadata.offset_keys() {
-            let info = metadata.info(&name).expect("the name comes from this metadata");
+            let Some(info) = metadata.info(&name) else { continue };
             let (from, to) = info.data_offsets;
             let elements = info.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
             let expected =
@@ -106,6 +110,34 @@ impl TensorFile {
     /// # Errors
     /// A tensor that is not there, or a file that cannot be read.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, QwenError> {
+        let (mut reader, entry) = self.reader(name)?;
+        let mut bytes = vec![0; entry.num_bytes];
+        reader.read_exact(&mut bytes).map_err(|source| QwenError::io(&self.path, source))?;
+        Ok(bytes)
+    }
+
+    /// Appends the values of a tensor, read in chunks.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    ///
+    /// # Panics
+    /// If the dtype is not [`dtype::is_supported`]: whoever opened the checkpoint looked at it.
+    pub fn read_values(&self, name: &str, values: &mut Vec<f32>) -> Result<(), QwenError> {
+        let (mut reader, entry) = self.reader(name)?;
+        let mut chunk = vec![0; entry.num_bytes.min(CHUNK_BYTES)];
+        let mut left = entry.num_bytes;
+        while left > 0 {
+            let bytes = &mut chunk[..left.min(CHUNK_BYTES)];
+            reader.read_exact(bytes).map_err(|source| QwenError::io(&self.path, source))?;
+            dtype::decode(entry.dtype, bytes, values);
+            left -= bytes.len();
+        }
+        Ok(())
+    }
+
+    /// The file at the first byte of a tensor.
+    fn reader(&self, name: &str) -> Result<(File, &TensorEntry), QwenError> {
         let entry = self
             .tensors
             .get(name)
@@ -113,8 +145,6 @@ impl TensorFile {
         let io = |source| QwenError::io(&self.path, source);
         let mut file = File::open(&self.path).map_err(io)?;
         file.seek(SeekFrom::Start(entry.offset)).map_err(io)?;
-        let mut bytes = vec![0; entry.num_bytes];
-        file.read_exact(&mut bytes).map_err(io)?;
-        Ok(bytes)
+        Ok((file, entry))
     }
 }

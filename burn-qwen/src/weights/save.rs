@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     cell::RefCell,
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
@@ -13,14 +13,11 @@ use serde_json::{Value, json};
 use super::{
     dtype,
     file::TensorFile,
-    keys::{KeyTable, Stored},
-    load::{Checkpoint, INDEX_FILE, SINGLE_FILE},
+    index::INDEX_FILE,
+    load::Checkpoint,
+    plan::{self, Content, Plan, PlannedFile, PlannedTensor},
 };
-use crate::{
-    config::QwenConfig,
-    error::QwenError,
-    params::{ParamSpec, block_specs},
-};
+use crate::{config::QwenConfig, error::QwenError};
 
 /// Files beside the weights that a checkpoint's folder may have and an export keeps.
 const COMPANIONS: &[&str] = &[
@@ -38,9 +35,6 @@ const COMPANIONS: &[&str] = &[
     "LICENSE",
 ];
 
-/// Largest file of an export without a source layout.
-const MAX_SHARD_BYTES: usize = 5_000_000_000;
-
 /// Where the layout of an export comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum ExportSource<'a> {
@@ -53,9 +47,11 @@ pub enum ExportSource<'a> {
 /// Choices of an export.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// Dtype of trained tensors; by default that of the source, or f32 without one.
+    /// Dtype of trained tensors (F32, BF16 or F16); by default that of the source, or f32 without
+    /// one.
     pub dtype: Option<Dtype>,
-    /// Folder with tokenizer, template and generation settings; by default that of the source.
+    /// Folder with tokenizer, template and generation settings; what it lacks, and everything by
+    /// default, comes from the source.
     pub companions: Option<PathBuf>,
     /// Replace an existing folder.
     pub force: bool,
@@ -66,8 +62,11 @@ pub type ParamValues<'a> = dyn Fn(usize, usize) -> Vec<f32> + 'a;
 
 /// Writes a folder aside, loads it again, compares, and only then renames it to `folder`.
 ///
+/// Values are rounded to the dtype they are stored in, to nearest and ties to even.
+///
 /// # Errors
-/// A folder that exists, a disk that is full, or values that differ after loading.
+/// A folder that exists and is not empty, a dtype that values cannot be stored in, a disk that is
+/// full, or bytes that differ after loading.
 pub fn export(
     source: ExportSource<'_>,
     config: &QwenConfig,
@@ -75,142 +74,69 @@ pub fn export(
     folder: &Path,
     options: &ExportOptions,
 ) -> Result<(), QwenError> {
-    let exists = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    if exists && !options.force {
+    let occupied = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if occupied && !options.force {
         return Err(QwenError::weights(
             folder,
             "exists and is not empty: choose another folder or use --force",
         ));
     }
-    let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let aside = folder.with_file_name(format!("{name}.partial"));
-    let io = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| QwenError::Io { path, source }
-    };
-    if aside.exists() {
-        std::fs::remove_dir_all(&aside).map_err(io(&aside))?;
+    if let Some(dtype) = options.dtype.filter(|dtype| !dtype::is_supported(*dtype)) {
+        return Err(QwenError::weights(
+            folder,
+            format!("cannot be written as {dtype:?}: choose F32, BF16 or F16"),
+        ));
     }
-    std::fs::create_dir_all(&aside).map_err(io(&aside))?;
+    let aside = beside(folder, "partial");
+    remove(&aside)?;
+    std::fs::create_dir_all(&aside).map_err(|source| QwenError::io(&aside, source))?;
 
-    let plan = plan_files(source, config, options);
-    for (file, tensors) in &plan {
-        write_file(&aside.join(file), tensors, values)?;
+    let plan = match source {
+        ExportSource::Checkpoint(checkpoint) => {
+            plan::from_checkpoint(checkpoint, config, options.dtype)
+        }
+        ExportSource::Fresh => plan::fresh(config, options.dtype.unwrap_or(Dtype::F32)),
+    };
+    for (name, file) in &plan {
+        write_file(&aside.join(name), file, values)?;
     }
     write_index(&aside, source, &plan)?;
-    write_companions(&aside, source, config, options, &plan)?;
+    write_json(&aside.join("config.json"), &config_json(source, config, options))?;
+    copy_companions(&aside, source, options)?;
     compare(&aside, config, &plan, values)?;
+    replace(folder, &aside)
+}
 
+/// A sibling of the folder, so that renaming it moves no bytes.
+fn beside(folder: &Path, suffix: &str) -> PathBuf {
+    let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    folder.with_file_name(format!("{name}.{suffix}"))
+}
+
+fn remove(folder: &Path) -> Result<(), QwenError> {
     if folder.exists() {
-        std::fs::remove_dir_all(folder).map_err(io(folder))?;
+        std::fs::remove_dir_all(folder).map_err(|source| QwenError::io(folder, source))?;
     }
-    std::fs::rename(&aside, folder).map_err(io(folder))
+    Ok(())
 }
 
-/// What one stored tensor is made of.
-#[derive(Clone, Debug)]
-struct Planned<'a> {
-    name: String,
-    dtype: Dtype,
-    shape: Vec<usize>,
-    content: PlannedContent<'a>,
-}
-
-#[derive(Clone, Debug)]
-enum PlannedContent<'a> {
-    Trained { block: usize, param: usize },
-    Copied(&'a TensorFile),
-}
-
-impl Planned<'_> {
-    fn num_bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
-    }
-}
-
-type Plan<'a> = BTreeMap<String, Vec<Planned<'a>>>;
-
-fn plan_files<'a>(
-    source: ExportSource<'a>,
-    config: &QwenConfig,
-    options: &ExportOptions,
-) -> Plan<'a> {
-    let specs = block_specs(config);
-    let params: BTreeMap<&str, (usize, usize, &ParamSpec)> = specs
-        .iter()
-        .enumerate()
-        .flat_map(|(b, block)| {
-            block.params.iter().enumerate().map(move |(p, spec)| (spec.name.as_str(), (b, p, spec)))
-        })
-        .collect();
-    match source {
-        ExportSource::Checkpoint(checkpoint) => {
-            let mut plan = Plan::new();
-            for (stored, &position) in &checkpoint.locations {
-                let file = &checkpoint.files[position];
-                let entry = &file.tensors[stored];
-                let trained = match checkpoint.keys.classify(stored) {
-                    Stored::Text(name) => params.get(name.as_str()).copied(),
-                    Stored::Other => None,
-                };
-                // A head stored beside a tied embedding would be stale: saved once.
-                if trained.is_none() && stored.ends_with("lm_head.weight") {
-                    continue;
-                }
-                let planned = match trained {
-                    Some((block, param, _)) => Planned {
-                        name: stored.clone(),
-                        dtype: options.dtype.unwrap_or(entry.dtype),
-                        shape: entry.shape.clone(),
-                        content: PlannedContent::Trained { block, param },
-                    },
-                    None => Planned {
-                        name: stored.clone(),
-                        dtype: entry.dtype,
-                        shape: entry.shape.clone(),
-                        content: PlannedContent::Copied(file),
-                    },
-                };
-                let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                plan.entry(name).or_default().push(planned);
-            }
-            plan
-        }
-        ExportSource::Fresh => {
-            let keys = KeyTable::standard();
-            let tensors = params.into_values().map(|(block, param, spec)| Planned {
-                name: keys.stored(&spec.name),
-                dtype: options.dtype.unwrap_or(Dtype::F32),
-                shape: spec.shape.clone(),
-                content: PlannedContent::Trained { block, param },
-            });
-            shard(tensors.collect())
-        }
-    }
-}
-
-fn shard(tensors: Vec<Planned<'_>>) -> Plan<'_> {
-    let mut shards: Vec<Vec<Planned<'_>>> = vec![Vec::new()];
-    let mut bytes = 0;
-    for tensor in tensors {
-        bytes += tensor.num_bytes();
-        if bytes > MAX_SHARD_BYTES && shards.last().is_some_and(|s| !s.is_empty()) {
-            shards.push(Vec::new());
-            bytes = tensor.num_bytes();
-        }
-        shards.last_mut().expect("there is always a shard").push(tensor);
-    }
-    let count = shards.len();
-    let name = |i: usize| match count {
-        1 => SINGLE_FILE.to_string(),
-        _ => format!("model-{:05}-of-{count:05}.safetensors", i + 1),
+/// Puts the finished folder in its place; what was there goes last.
+fn replace(folder: &Path, finished: &Path) -> Result<(), QwenError> {
+    let rename = |from: &Path, to: &Path| {
+        std::fs::rename(from, to).map_err(|source| QwenError::io(from, source))
     };
-    shards.into_iter().enumerate().map(|(i, tensors)| (name(i), tensors)).collect()
+    let old = beside(folder, "old");
+    remove(&old)?;
+    if folder.exists() {
+        rename(folder, &old)?;
+    }
+    rename(finished, folder)?;
+    remove(&old)
 }
 
 /// A tensor whose bytes are made when they are written, so that one is in memory at a time.
 struct LazyTensor<'a> {
-    planned: &'a Planned<'a>,
+    planned: &'a PlannedTensor<'a>,
     values: &'a ParamValues<'a>,
     error: &'a RefCell<Option<QwenError>>,
 }
@@ -225,20 +151,11 @@ impl View for LazyTensor<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let bytes = match &self.planned.content {
-            PlannedContent::Trained { block, param } => {
-                dtype::encode(self.planned.dtype, &(self.values)(*block, *param))
-            }
-            PlannedContent::Copied(file) => match file.read(&self.planned.name) {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    // The trait has no way to fail: the caller looks here after writing.
-                    self.error.borrow_mut().get_or_insert(error);
-                    vec![0; self.data_len()]
-                }
-            },
-        };
-        Cow::Owned(bytes)
+        Cow::Owned(content(self.planned, self.values).unwrap_or_else(|error| {
+            // The trait has no way to fail: the caller looks here after writing.
+            self.error.borrow_mut().get_or_insert(error);
+            vec![0; self.data_len()]
+        }))
     }
 
     fn data_len(&self) -> usize {
@@ -246,22 +163,35 @@ impl View for LazyTensor<'_> {
     }
 }
 
+/// The bytes of a tensor as they are to be stored.
+fn content(planned: &PlannedTensor<'_>, values: &ParamValues<'_>) -> Result<Vec<u8>, QwenError> {
+    match planned.content {
+        Content::Trained { block, param } => {
+            Ok(dtype::encode(planned.dtype, &values(block, param)))
+        }
+        Content::Copied(file) => file.read(&planned.name),
+    }
+}
+
 fn write_file(
     path: &Path,
-    tensors: &[Planned<'_>],
+    file: &PlannedFile<'_>,
     values: &ParamValues<'_>,
 ) -> Result<(), QwenError> {
     let error = RefCell::new(None);
-    let views = tensors
+    let views = file
+        .tensors
         .iter()
         .map(|planned| (&planned.name, LazyTensor { planned, values, error: &error }));
-    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+    let mut metadata = file.metadata.clone();
+    metadata.entry("format".to_string()).or_insert_with(|| "pt".to_string());
     safetensors::serialize_to_file(views, Some(metadata), path)
         .map_err(|error| QwenError::weights(path, format!("cannot be written: {error}")))?;
-    match error.into_inner() {
-        Some(error) => Err(error),
-        None => Ok(()),
+    if let Some(error) = error.into_inner() {
+        return Err(error);
     }
+    let written = std::fs::File::open(path).and_then(|file| file.sync_all());
+    written.map_err(|source| QwenError::io(path, source))
 }
 
 fn write_index(folder: &Path, source: ExportSource<'_>, plan: &Plan<'_>) -> Result<(), QwenError> {
@@ -273,38 +203,46 @@ fn write_index(folder: &Path, source: ExportSource<'_>, plan: &Plan<'_>) -> Resu
         return Ok(());
     }
     let mut index = old.unwrap_or_else(|| json!({"metadata": {}}));
-    let bytes: usize = plan.values().flatten().map(Planned::num_bytes).sum();
-    let mut weight_map = BTreeMap::new();
-    for (file, tensors) in plan {
-        weight_map.extend(tensors.iter().map(|tensor| (tensor.name.clone(), file.clone())));
+    if !index["metadata"].is_object() {
+        index["metadata"] = json!({});
     }
-    index["metadata"]["total_size"] = json!(bytes);
+    let tensors = plan.values().flat_map(|file| &file.tensors);
+    index["metadata"]["total_size"] = json!(tensors.map(PlannedTensor::num_bytes).sum::<usize>());
+    let mut weight_map = BTreeMap::new();
+    for (name, file) in plan {
+        weight_map.extend(file.tensors.iter().map(|tensor| (&tensor.name, name)));
+    }
     index["weight_map"] = json!(weight_map);
     write_json(&folder.join(INDEX_FILE), &index)
 }
 
-fn write_companions(
+/// The source's configuration as it was, or with the dtype that was asked for.
+fn config_json(source: ExportSource<'_>, config: &QwenConfig, options: &ExportOptions) -> Value {
+    match (source, options.dtype) {
+        (ExportSource::Checkpoint(_), None) => config.raw.clone(),
+        (ExportSource::Checkpoint(_), Some(dtype)) => config.to_json(dtype::torch_name(dtype)),
+        (ExportSource::Fresh, dtype) => {
+            config.to_text_json(dtype::torch_name(dtype.unwrap_or(Dtype::F32)))
+        }
+    }
+}
+
+fn copy_companions(
     folder: &Path,
     source: ExportSource<'_>,
-    config: &QwenConfig,
     options: &ExportOptions,
-    plan: &Plan<'_>,
 ) -> Result<(), QwenError> {
-    let trained = plan.values().flatten().find(|t| t.name.ends_with("embed_tokens.weight"));
-    let dtype = trained.map_or(Dtype::F32, |t| t.dtype);
-    let same_dtype = matches!(source, ExportSource::Checkpoint(_)) && options.dtype.is_none();
-    let json =
-        if same_dtype { config.raw.clone() } else { config.to_json(dtype::torch_name(dtype)) };
-    write_json(&folder.join("config.json"), &json)?;
-    let from = match (&options.companions, source) {
-        (Some(from), _) => from,
-        (None, ExportSource::Checkpoint(checkpoint)) => &checkpoint.folder,
-        (None, ExportSource::Fresh) => return Ok(()),
+    let origin = match source {
+        ExportSource::Checkpoint(checkpoint) => Some(&checkpoint.folder),
+        ExportSource::Fresh => None,
     };
     for name in COMPANIONS {
-        let path = from.join(name);
-        if path.exists() {
-            std::fs::copy(&path, folder.join(name)).map_err(|e| QwenError::io(&path, e))?;
+        let candidates = options.companions.iter().chain(origin).map(|from| from.join(name));
+        if let Some(path) = candidates.into_iter().find(|path| path.exists()) {
+            // Not `fs::copy`, which would also keep a source's lack of write permission.
+            let bytes = std::fs::read(&path).map_err(|source| QwenError::io(&path, source))?;
+            let target = folder.join(name);
+            std::fs::write(&target, bytes).map_err(|source| QwenError::io(&target, source))?;
         }
     }
     Ok(())
@@ -322,17 +260,18 @@ fn compare(
     plan: &Plan<'_>,
     values: &ParamValues<'_>,
 ) -> Result<(), QwenError> {
-    Checkpoint::open(folder, config)?;
-    for (name, tensors) in plan {
+    let written = QwenConfig::from_folder(folder)?;
+    if crate::params::block_specs(&written) != crate::params::block_specs(config) {
+        return Err(QwenError::weights(
+            folder,
+            "the exported configuration describes another model than the one that was trained",
+        ));
+    }
+    Checkpoint::open(folder, &written)?;
+    for (name, planned) in plan {
         let file = TensorFile::open(&folder.join(name))?;
-        for tensor in tensors {
-            let expected = match &tensor.content {
-                PlannedContent::Trained { block, param } => {
-                    dtype::encode(tensor.dtype, &values(*block, *param))
-                }
-                PlannedContent::Copied(source) => source.read(&tensor.name)?,
-            };
-            if file.read(&tensor.name)? != expected {
+        for tensor in &planned.tensors {
+            if file.read(&tensor.name)? != content(tensor, values)? {
                 return Err(QwenError::weights(
                     &file.path,
                     format!("{} differs after it was written: is the disk sound?", tensor.name),
