@@ -9,6 +9,7 @@ pub mod config;
 mod documents;
 pub mod error;
 pub mod formats;
+mod hex;
 pub mod hub;
 pub mod loader;
 pub mod pack;

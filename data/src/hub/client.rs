@@ -15,7 +15,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::{HubOptions, files};
-use crate::error::DataError;
+use crate::{error::DataError, hex::hex};
 
 /// A repository as the hub describes it.
 #[derive(Deserialize)]
@@ -233,6 +233,9 @@ impl<'a> Client<'a> {
         expected: &Expected,
     ) -> Result<(), Failure> {
         discard(path);
+        if self.reuse(name, path, expected) {
+            return Ok(());
+        }
         remote.download(name).map_err(|error| match error {
             // What is there of the file is not its beginning, or already all of it.
             ApiError::InvalidResume => self.restart(name, "the part on disk is too long"),
@@ -255,6 +258,30 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// Links a file that another commit has already brought.
+    fn reuse(&self, name: &str, path: &Path, expected: &Expected) -> bool {
+        let Some(sha256) = &expected.sha256 else { return false };
+        let root = self.options.cache.join(self.repo.folder_name());
+        let blob = root.join("blobs").join(sha256);
+        if !files::is_inside(sha256) || !blob.is_file() || !has_size(&blob, expected) {
+            return false;
+        }
+        if path.parent().is_none_or(|folder| std::fs::create_dir_all(folder).is_err()) {
+            return false;
+        }
+        #[cfg(unix)]
+        {
+            // Relative, from `snapshots/COMMIT/` and the folders of the name.
+            let up = "../".repeat(2 + name.matches('/').count());
+            std::os::unix::fs::symlink(format!("{up}blobs/{sha256}"), path).is_ok()
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = name;
+            std::fs::hard_link(blob, path).is_ok()
+        }
+    }
+
     /// Forgets the part of a file that a resumed download would have continued.
     fn restart(&self, name: &str, why: &str) -> Failure {
         let parts = self.options.cache.join(self.repo.folder_name()).join("blobs");
@@ -262,7 +289,9 @@ impl<'a> Client<'a> {
         for entry in std::fs::read_dir(parts).into_iter().flatten().flatten() {
             let path = entry.path();
             let part = path.extension().is_some_and(|extension| extension == "part");
-            let this = etag.as_ref().is_none_or(|etag| path.file_stem() == Some(etag.as_ref()));
+            // Without a checksum the file is a small one; parts of large ones are named by theirs.
+            let stem = path.file_stem().unwrap_or_default();
+            let this = etag.as_ref().map_or(stem.len() != 64, |etag| stem == etag.as_str());
             if part && this {
                 // If it stays, the next attempt fails the same way and says so.
                 let _ = std::fs::remove_file(path);
@@ -358,7 +387,7 @@ fn check(path: &Path, expected: &Expected) -> Result<(), String> {
             read => hash.update(&buffer[..read]),
         }
     }
-    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = hex(&hash.finalize());
     if found == *expected { Ok(()) } else { Err("arrived damaged: its SHA-256 differs".into()) }
 }
 

@@ -19,6 +19,9 @@ pub(super) enum Kind {
     Text,
 }
 
+/// A byte-order mark, which some editors put before UTF-8.
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
+
 const EXTENSIONS: &str = ".jsonl, .json, .parquet or .txt";
 
 /// Local files of a list of files, folders and globs, each in name order, no file twice.
@@ -100,8 +103,23 @@ fn first_byte(path: &Path) -> Result<Option<u8>, DataError> {
     let io = |source| DataError::Io { path: path.to_path_buf(), source };
     let mut head = Vec::new();
     File::open(path).map_err(io)?.take(4096).read_to_end(&mut head).map_err(io)?;
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+    let head = head.strip_prefix(BOM).unwrap_or(&head);
     Ok(head.iter().copied().find(|byte| !byte.is_ascii_whitespace()))
+}
+
+/// A text file as one document.
+pub(super) fn read_text(path: &Path) -> Result<String, DataError> {
+    let bytes =
+        std::fs::read(path).map_err(|source| DataError::Io { path: path.to_path_buf(), source })?;
+    let bytes = bytes.strip_prefix(BOM).unwrap_or(&bytes);
+    std::str::from_utf8(bytes).map(str::to_string).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line = 1 + String::from_utf8_lossy(before).matches('\n').count();
+        DataError::Row {
+            place: format!("{}:{line}", path.display()),
+            problem: format!("is no valid UTF-8 (byte {}); convert it", error.valid_up_to()),
+        }
+    })
 }
 
 /// Size and the first and last 64 KiB of a file.

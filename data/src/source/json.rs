@@ -8,13 +8,11 @@ use std::{
 
 use serde_json::{Value, value::RawValue};
 
-use super::{Place, ROWS_PER_BLOCK};
+use super::{Place, ROWS_PER_BLOCK, files::BOM};
 use crate::{error::DataError, sample::Origin};
 
 /// First row, number of rows, place.
 type Found = (u64, usize, Place);
-
-const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// Blocks of lines; blank lines are no rows.
 pub(super) fn index_lines(path: &Path) -> Result<Vec<Found>, DataError> {
@@ -114,7 +112,7 @@ pub(super) fn index_array(path: &Path) -> Result<Vec<Found>, DataError> {
     for element in elements {
         let element = element.get();
         let at = element.as_ptr() as usize - text.as_ptr() as usize;
-        line += text.as_bytes()[counted..at].iter().filter(|&&byte| byte == b'\n').count() as u64;
+        line += text[counted..at].matches('\n').count() as u64;
         counted = at;
         places.push(((at + skipped) as u64, element.len() as u32, line));
     }

@@ -20,6 +20,7 @@ pub use files::resolve;
 use crate::{
     error::DataError,
     formats::{DataFormat, convert},
+    hex::hex,
     sample::{Origin, Sample},
 };
 
@@ -50,6 +51,28 @@ enum Place {
     RowGroup { row_group: usize, skip: usize },
     /// A text file as a whole.
     WholeFile,
+}
+
+impl Block {
+    fn same_row_group(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::RowGroup { row_group: a, .. }, Place::RowGroup { row_group: b, .. }) => {
+                self.file == other.file && a == b
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Rows with their places.
+type Rows = Vec<(Value, Origin)>;
+
+/// What the rows of a block are.
+#[derive(Default)]
+struct Checked {
+    accepted: Vec<u32>,
+    /// Reason and place.
+    rejected: Vec<(String, String)>,
 }
 
 /// Files of one data set.
@@ -168,38 +191,48 @@ impl Source {
 
     /// Reads everything once.
     fn check(&mut self) -> Result<(), DataError> {
-        let checked: Vec<_> = self
-            .blocks
+        // Blocks of one row group together: it is decoded from its start.
+        let runs: Vec<&[Block]> = self.blocks.chunk_by(Block::same_row_group).collect();
+        let checked: Vec<_> = runs
             .par_iter()
-            .map(|block| -> Result<(Vec<u32>, Vec<(String, String)>), DataError> {
-                let mut accepted = Vec::new();
-                let mut rejected = Vec::new();
-                for (i, (row, origin)) in self.rows(block)?.into_iter().enumerate() {
-                    let place = origin.to_string();
-                    match convert(self.formats[block.file], row, origin)? {
-                        Ok(_) => accepted.push(i as u32),
-                        Err(reason) => rejected.push((reason, place)),
-                    }
-                }
-                Ok((accepted, rejected))
+            .map(|run| {
+                let mut checked = Vec::with_capacity(run.len());
+                self.read_run(run, |block, rows| {
+                    checked.push(self.check_rows(block, rows)?);
+                    Ok(())
+                })?;
+                Ok(checked)
             })
-            .collect();
+            .collect::<Vec<Result<Vec<Checked>, DataError>>>();
         let mut summary = SourceSummary::default();
         for (path, &format) in self.files.iter().zip(&self.formats) {
             summary.files.push(FileSummary { path: path.to_path_buf(), format, num_rows: 0 });
         }
-        for (block, checked) in self.blocks.iter_mut().zip(checked) {
-            let (accepted, rejected) = checked?;
+        // The first error in file order, whichever thread was first.
+        let checked = checked.into_iter().collect::<Result<Vec<_>, _>>()?;
+        for (block, checked) in self.blocks.iter_mut().zip(checked.into_iter().flatten()) {
             summary.files[block.file].num_rows += block.num_rows as u64;
             summary.num_rows += block.num_rows as u64;
-            summary.num_samples += accepted.len() as u64;
-            block.accepted = accepted;
-            for (reason, place) in rejected {
+            summary.num_samples += checked.accepted.len() as u64;
+            block.accepted = checked.accepted;
+            for (reason, place) in checked.rejected {
                 summary.rejected.entry(reason).or_default().add(&place);
             }
         }
         self.summary = summary;
         Ok(())
+    }
+
+    fn check_rows(&self, block: &Block, rows: Rows) -> Result<Checked, DataError> {
+        let mut checked = Checked::default();
+        for (i, (row, origin)) in rows.into_iter().enumerate() {
+            let place = origin.to_string();
+            match convert(self.formats[block.file], row, origin)? {
+                Ok(_) => checked.accepted.push(i as u32),
+                Err(reason) => checked.rejected.push((reason, place)),
+            }
+        }
+        Ok(checked)
     }
 
     /// What was read, accepted, rejected.
@@ -239,6 +272,12 @@ impl Source {
                 samples.push(sample);
             }
         }
+        if samples.len() != block.accepted.len() {
+            return Err(DataError::Source {
+                what: self.files[block.file].display().to_string(),
+                problem: "has changed since the run began; start the run again".to_string(),
+            });
+        }
         Ok(samples)
     }
 
@@ -255,31 +294,46 @@ impl Source {
             hash.update(format!("{format:?}"));
             files::hash_ends(file, &mut hash)?;
         }
-        let digest = hash.finalize();
-        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex(&hash.finalize()))
     }
 
-    fn rows(&self, block: &Block) -> Result<Vec<(Value, Origin)>, DataError> {
+    fn rows(&self, block: &Block) -> Result<Rows, DataError> {
+        let mut found = Rows::new();
+        self.read_run(std::slice::from_ref(block), |_, rows| {
+            found = rows;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Reads a block, or the blocks of one row group in order.
+    fn read_run(
+        &self,
+        run: &[Block],
+        mut each: impl FnMut(&Block, Rows) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let Some(block) = run.first() else { return Ok(()) };
         let file = &self.files[block.file];
         let origin = |row: u64, line: Option<u64>| Origin { file: file.clone(), row, line };
-        match &block.place {
+        let rows = match &block.place {
             Place::Lines { offset, num_bytes, first_line } => {
-                json::read_lines(file, *offset, *num_bytes, *first_line, block.first_row, origin)
+                json::read_lines(file, *offset, *num_bytes, *first_line, block.first_row, origin)?
             }
             Place::Elements(elements) => {
-                json::read_elements(file, elements, block.first_row, origin)
+                json::read_elements(file, elements, block.first_row, origin)?
             }
             Place::RowGroup { row_group, skip } => {
-                let rows = parquet::read(file, *row_group, *skip, block.num_rows)?;
-                let first = block.first_row;
-                let rows = rows.into_iter().enumerate();
-                Ok(rows.map(|(i, row)| (row, origin(first + i as u64, None))).collect())
+                let lengths: Vec<_> = run.iter().map(|block| block.num_rows).collect();
+                return parquet::read(file, *row_group, *skip, &lengths, |i, rows| {
+                    let first = run[i].first_row;
+                    let rows = rows.into_iter().zip(first..);
+                    each(&run[i], rows.map(|(row, at)| (row, origin(at, None))).collect())
+                });
             }
             Place::WholeFile => {
-                let text = std::fs::read_to_string(&**file)
-                    .map_err(|source| DataError::Io { path: file.to_path_buf(), source })?;
-                Ok(vec![(serde_json::json!({ "text": text }), origin(0, Some(1)))])
+                vec![(serde_json::json!({ "text": files::read_text(file)? }), origin(0, Some(1)))]
             }
-        }
+        };
+        each(block, rows)
     }
 }
