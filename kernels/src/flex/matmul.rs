@@ -33,8 +33,8 @@ impl<'a> Matrix<'a> {
 /// the result less often.
 fn block_size(k: usize) -> usize {
     match k {
-        0..=128 => 16,
-        129..=1024 => 64,
+        0..=256 => 16,
+        257..=1024 => 64,
         _ => 256,
     }
 }

@@ -73,6 +73,17 @@ pub(crate) fn node<const N: usize, const D: usize>(
     Tensor::from_primitive::<FlexAutodiff>(output)
 }
 
+/// The values of a tensor outside any graph.
+pub(crate) fn values_of(tensor: Tensor<1>) -> Input {
+    Parent::new(tensor.into_dispatch()).input()
+}
+
+/// A tensor outside any graph.
+pub(crate) fn from_values(values: Vec<f32>) -> Tensor<1> {
+    let shape = Shape::from([values.len()]);
+    Tensor::from_primitive::<Flex>(flex_tensor(values, shape))
+}
+
 enum Parent {
     Graph(GraphTensor),
     Constant(GraphTensor),

@@ -1,11 +1,13 @@
 //! AdamW on a flat shard (Loshchilov and Hutter, 2019).
 
+mod flex;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexAdamW;
 pub use reference::ReferenceAdamW;
 
 use crate::Implementation;
@@ -51,5 +53,5 @@ pub trait AdamW: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn AdamW>> {
-    vec![Arc::new(ReferenceAdamW)]
+    vec![Arc::new(FlexAdamW), Arc::new(ReferenceAdamW)]
 }

@@ -1,11 +1,14 @@
 //! Causal softmax attention with grouped heads over packed documents.
 
+#[expect(unsafe_code, reason = "tasks write disjoint rows of one buffer")]
+mod flex;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexAttention;
 pub use reference::ReferenceAttention;
 
 use crate::{Implementation, Packing};
@@ -42,5 +45,5 @@ pub trait Attention: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn Attention>> {
-    vec![Arc::new(ReferenceAttention)]
+    vec![Arc::new(FlexAttention), Arc::new(ReferenceAttention)]
 }

@@ -1,11 +1,14 @@
 //! Short causal depthwise convolution and SiLU that stops at document starts.
 
+#[expect(unsafe_code, reason = "runs a body compiled for the machine's instruction set")]
+mod flex;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexCausalConv1d;
 pub use reference::ReferenceCausalConv1d;
 
 use crate::{Implementation, Packing};
@@ -25,5 +28,5 @@ pub trait CausalConv1d: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn CausalConv1d>> {
-    vec![Arc::new(ReferenceCausalConv1d)]
+    vec![Arc::new(FlexCausalConv1d), Arc::new(ReferenceCausalConv1d)]
 }

@@ -1,11 +1,13 @@
 //! The gates of the delta rule.
 
+mod flex;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexDecayGate;
 pub use reference::ReferenceDecayGate;
 
 use crate::Implementation;
@@ -27,5 +29,5 @@ pub trait DecayGate: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn DecayGate>> {
-    vec![Arc::new(ReferenceDecayGate)]
+    vec![Arc::new(FlexDecayGate), Arc::new(ReferenceDecayGate)]
 }

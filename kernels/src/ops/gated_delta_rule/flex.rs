@@ -423,21 +423,21 @@ fn backward_chunk<const FMA: bool>(
             unsafe {
                 let value = grads.value.row(at * dv..(at + 1) * dv);
                 value.copy_from_slice(&sums.dv[i * dv..][..dv]);
-                grads.decay.row(at..at + 1)[0] = sums.dg[i];
-                grads.beta.row(at..at + 1)[0] = sums.dbeta[i];
+                grads.decay.row(at..at + 1)[0] = sums.dg[i] as f32;
+                grads.beta.row(at..at + 1)[0] = sums.dbeta[i] as f32;
             }
         }
     }
     sums.finish::<FMA>(sizes, chunk);
-    let scale = 1.0 / (dk as f32).sqrt();
+    let scale = 1.0 / (dk as f64).sqrt();
     for i in 0..n {
         let at = ((first + i) * sizes.num_key_heads + task.key_head) * dk;
         // SAFETY: only this task writes the rows of its document and key head.
         let (query, key) = unsafe { (grads.query.row(at..at + dk), grads.key.row(at..at + dk)) };
         let (y, dy) = (&chunk.q[i * dk..][..dk], &sums.dq[i * dk..][..dk]);
-        normalize_backward::<FMA>(y, dy, chunk.q_rsqrt[i], scale, query);
+        normalize_backward(y, dy, chunk.q_rsqrt[i], scale, query);
         let (y, dy) = (&chunk.k[i * dk..][..dk], &sums.dk[i * dk..][..dk]);
-        normalize_backward::<FMA>(y, dy, chunk.k_rsqrt[i], 1.0, key);
+        normalize_backward(y, dy, chunk.k_rsqrt[i], 1.0, key);
     }
 }
 

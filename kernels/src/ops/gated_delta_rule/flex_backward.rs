@@ -14,10 +14,7 @@
 //! ```
 
 use super::flex_chunk::{CHUNK, HeadChunk, KeyChunk, Sizes, back_substitution, dot, scale};
-use crate::flex::{
-    simd::fma,
-    tile::{product, rows, transpose, transposed},
-};
+use crate::flex::tile::{product, rows, transpose, transposed};
 
 /// Gradients that the value heads of one key head add up, and scratch.
 pub(super) struct ChunkGrads {
@@ -27,8 +24,8 @@ pub(super) struct ChunkGrads {
     pub(super) dk: Vec<f32>,
     /// `[n, DV]` of the head in hand.
     pub(super) dv: Vec<f32>,
-    pub(super) dbeta: [f32; CHUNK],
-    pub(super) dg: [f32; CHUNK],
+    pub(super) dbeta: [f64; CHUNK],
+    pub(super) dg: [f64; CHUNK],
     dx: [f32; CHUNK * CHUNK],
     dkk: [f32; CHUNK * CHUNK],
     /// `dR U^T`, then dL.
@@ -104,7 +101,7 @@ impl ChunkGrads {
 
         for i in 0..n {
             let dr = &self.dr[i * dv..][..dv];
-            self.dbeta[i] = dot::<FMA>(dr, &head.z[i * dv..][..dv]);
+            self.dbeta[i] = dot(dr, &head.z[i * dv..][..dv]);
             for (y, &x) in self.dv[i * dv..][..dv].iter_mut().zip(dr) {
                 *y = head.beta[i] * x;
             }
@@ -117,7 +114,7 @@ impl ChunkGrads {
         let cross = self.through_products(chunk, head);
 
         let row_and_column = self.through_state::<FMA>(sizes, chunk, head, state, dstate);
-        let last = head.e * dot::<FMA>(dstate, state);
+        let last = f64::from(head.e) * dot(dstate, state);
         self.decay_gradient(n, &cross, &row_and_column, last);
 
         // dS0.
@@ -143,20 +140,21 @@ impl ChunkGrads {
 
     /// dL, dP and what follows from them elementwise; returns `sum_{i>=t} sum_{j<t} Y[i,j]`.
     #[inline(always)]
-    fn through_products(&mut self, chunk: &KeyChunk, head: &HeadChunk) -> [f32; CHUNK] {
-        let mut cross = [0.0f32; CHUNK];
+    fn through_products(&mut self, chunk: &KeyChunk, head: &HeadChunk) -> [f64; CHUNK] {
+        let mut cross = [0.0f64; CHUNK];
         for i in 0..chunk.n {
-            let mut dbeta = 0.0;
-            let mut before = 0.0;
+            let mut dbeta = 0.0f64;
+            let mut before = 0.0f64;
             for j in 0..=i {
                 let at = i * CHUNK + j;
                 cross[j] += before;
                 let dl = if j < i { -self.dl[at] } else { 0.0 };
                 let dp = self.dp[at];
-                dbeta += dl * head.gam[at] * chunk.kk[at];
+                dbeta += f64::from(dl) * f64::from(head.gam[at] * chunk.kk[at]);
                 self.dkk[at] += dl * head.beta[i] * head.gam[at];
                 self.dx[at] += dp * head.gam[at];
-                before += dl * head.l[at] + dp * head.p[at];
+                before +=
+                    f64::from(dl) * f64::from(head.l[at]) + f64::from(dp) * f64::from(head.p[at]);
             }
             self.dbeta[i] += dbeta;
         }
@@ -172,25 +170,25 @@ impl ChunkGrads {
         head: &HeadChunk,
         state: &[f32],
         dstate: &[f32],
-    ) -> [[f32; CHUNK]; 2] {
+    ) -> [[f64; CHUNK]; 2] {
         let (n, dk, dv) = (chunk.n, sizes.key_dim, sizes.value_dim);
         let size = (n, dk, dv);
-        let mut row = [0.0f32; CHUNK];
-        let mut col = [0.0f32; CHUNK];
+        let mut row = [0.0f64; CHUNK];
+        let mut col = [0.0f64; CHUNK];
         transpose(dk, dv, state, dv, &mut self.state_transposed);
         let s = &self.state_transposed;
         product(size, rows(&self.dout, dv), (s, dk), (&mut self.rows, dk), false);
         for i in 0..n {
             let term = &mut self.rows[i * dk..][..dk];
             scale(term, head.f[i]);
-            row[i] = dot::<FMA>(term, &chunk.q[i * dk..][..dk]);
+            row[i] = dot(term, &chunk.q[i * dk..][..dk]);
             add(&mut self.dq[i * dk..][..dk], term);
         }
         product(size, rows(&self.dr, dv), (s, dk), (&mut self.rows, dk), false);
         for i in 0..n {
             let term = &mut self.rows[i * dk..][..dk];
             scale(term, -head.beta[i] * head.f[i]);
-            row[i] += dot::<FMA>(term, &chunk.k[i * dk..][..dk]);
+            row[i] += dot(term, &chunk.k[i * dk..][..dk]);
             add(&mut self.dk[i * dk..][..dk], term);
         }
         transpose(dk, dv, dstate, dv, &mut self.state_transposed);
@@ -199,7 +197,7 @@ impl ChunkGrads {
         for i in 0..n {
             let term = &mut self.rows[i * dk..][..dk];
             scale(term, head.c[i]);
-            col[i] = dot::<FMA>(term, &chunk.k[i * dk..][..dk]);
+            col[i] = dot(term, &chunk.k[i * dk..][..dk]);
             add(&mut self.dk[i * dk..][..dk], term);
         }
         [row, col]
@@ -209,9 +207,9 @@ impl ChunkGrads {
     fn decay_gradient(
         &mut self,
         n: usize,
-        cross: &[f32; CHUNK],
-        [row, col]: &[[f32; CHUNK]; 2],
-        last: f32,
+        cross: &[f64; CHUNK],
+        [row, col]: &[[f64; CHUNK]; 2],
+        last: f64,
     ) {
         let mut rows_from_here = 0.0;
         for t in (0..n).rev() {
@@ -252,16 +250,10 @@ fn add(sum: &mut [f32], term: &[f32]) {
 /// Through `y = scale x / |x|`: given `y`, `dy` and `r = 1 / |x|`, writes
 /// `dx = scale r (dy - m (m . dy))` with `m = y / scale`.
 #[inline(always)]
-pub(super) fn normalize_backward<const FMA: bool>(
-    y: &[f32],
-    dy: &[f32],
-    r: f32,
-    scale: f32,
-    dx: &mut [f32],
-) {
+pub(super) fn normalize_backward(y: &[f32], dy: &[f32], r: f64, scale: f64, dx: &mut [f32]) {
     // m (m . dy) = y (y . dy) / scale^2
-    let along = dot::<FMA>(y, dy) / (scale * scale);
+    let along = dot(y, dy) / (scale * scale);
     for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
-        *dx = scale * r * fma::<FMA>(-along, y, dy);
+        *dx = (scale * r * (f64::from(dy) - along * f64::from(y))) as f32;
     }
 }

@@ -50,9 +50,9 @@ pub(super) struct KeyChunk {
     /// Normalised keys `[n, DK]`.
     pub(super) k: Vec<f32>,
     /// `1 / |x|` of each row, the epsilon included.
-    pub(super) q_rsqrt: [f32; CHUNK],
+    pub(super) q_rsqrt: [f64; CHUNK],
     /// As `q_rsqrt`.
-    pub(super) k_rsqrt: [f32; CHUNK],
+    pub(super) k_rsqrt: [f64; CHUNK],
     /// `K K^T` `[n, CHUNK]`.
     pub(super) kk: [f32; CHUNK * CHUNK],
     /// `Q K^T` `[n, CHUNK]`.
@@ -89,13 +89,13 @@ impl KeyChunk {
         let stride = sizes.num_key_heads * dk;
         let start = first * stride + key_head * dk;
         self.n = n;
-        normalize::<FMA>(&key[start..], stride, n, dk, 1.0, &mut self.k, &mut self.k_rsqrt);
+        normalize(&key[start..], stride, n, dk, 1.0, &mut self.k, &mut self.k_rsqrt);
         transpose(n, dk, &self.k, dk, &mut self.k_transposed);
         let size = (n, n, dk);
         product(size, rows(&self.k, dk), (&self.k_transposed, n), (&mut self.kk, CHUNK), false);
         if with_queries {
-            let scale = 1.0 / (dk as f32).sqrt();
-            normalize::<FMA>(&query[start..], stride, n, dk, scale, &mut self.q, &mut self.q_rsqrt);
+            let scale = 1.0 / (dk as f64).sqrt();
+            normalize(&query[start..], stride, n, dk, scale, &mut self.q, &mut self.q_rsqrt);
             let q = rows(&self.q, dk);
             product(size, q, (&self.k_transposed, n), (&mut self.qk, CHUNK), false);
         }
@@ -104,48 +104,41 @@ impl KeyChunk {
 
 /// `out = scale * x / sqrt(sum x^2 + eps)` row by row.
 #[inline(always)]
-fn normalize<const FMA: bool>(
+fn normalize(
     x: &[f32],
     stride: usize,
     n: usize,
     width: usize,
-    scale: f32,
+    scale: f64,
     out: &mut [f32],
-    rsqrt: &mut [f32; CHUNK],
+    rsqrt: &mut [f64; CHUNK],
 ) {
     for i in 0..n {
         let row = &x[i * stride..][..width];
-        let norm = 1.0 / (dot::<FMA>(row, row) + super::L2_NORM_EPS as f32).sqrt();
+        let norm = 1.0 / (dot(row, row) + super::L2_NORM_EPS).sqrt();
         rsqrt[i] = norm;
         let factor = norm * scale;
         for (y, &x) in out[i * width..][..width].iter_mut().zip(row) {
-            *y = x * factor;
+            *y = (f64::from(x) * factor) as f32;
         }
     }
 }
 
-/// Sum of products in 16 interleaved partial sums, joined pairwise.
+/// Sum of products in f64, in 8 interleaved partial sums.
 #[inline(always)]
-pub(super) fn dot<const FMA: bool>(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 16];
-    let mut a_chunks = a.chunks_exact(16);
-    let mut b_chunks = b.chunks_exact(16);
-    for (x, y) in a_chunks.by_ref().zip(b_chunks.by_ref()) {
-        for l in 0..16 {
-            sums[l] = fma::<FMA>(x[l], y[l], sums[l]);
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let mut sums = [0.0f64; 8];
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    for (x, y) in a.iter().zip(b) {
+        for l in 0..8 {
+            sums[l] += f64::from(x[l]) * f64::from(y[l]);
         }
     }
-    for (l, (&x, &y)) in a_chunks.remainder().iter().zip(b_chunks.remainder()).enumerate() {
-        sums[l] = fma::<FMA>(x, y, sums[l]);
+    for (l, (&x, &y)) in a_rest.iter().zip(b_rest).enumerate() {
+        sums[l] += f64::from(x) * f64::from(y);
     }
-    let mut width = 8;
-    while width > 0 {
-        for l in 0..width {
-            sums[l] += sums[l + width];
-        }
-        width /= 2;
-    }
-    sums[0]
+    sums.iter().sum()
 }
 
 /// Decays and gated products of one value head in a chunk.

@@ -1,5 +1,6 @@
 //! RMS normalisation in the three forms of the Qwen families (Zhang and Sennrich, 2019).
 
+mod flex;
 mod reference;
 
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+pub use flex::FlexRmsNorm;
 pub use reference::ReferenceRmsNorm;
 
 use crate::Implementation;
@@ -49,5 +51,5 @@ pub trait RmsNorm: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn RmsNorm>> {
-    vec![Arc::new(ReferenceRmsNorm)]
+    vec![Arc::new(FlexRmsNorm), Arc::new(ReferenceRmsNorm)]
 }

@@ -1,11 +1,13 @@
 //! Rotary position embedding on half-split pairs, full or partial (Su et al., 2021).
 
+mod flex;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexRope;
 pub use reference::ReferenceRope;
 
 use crate::Implementation;
@@ -29,5 +31,5 @@ pub trait Rope: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn Rope>> {
-    vec![Arc::new(ReferenceRope)]
+    vec![Arc::new(FlexRope), Arc::new(ReferenceRope)]
 }

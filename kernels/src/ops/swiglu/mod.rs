@@ -1,11 +1,14 @@
 //! The activation of the MLP (Shazeer, 2020).
 
+#[expect(unsafe_code, reason = "runs a body compiled for the machine's instruction set")]
+mod flex;
 mod reference;
 
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 
+pub use flex::FlexSwiglu;
 pub use reference::ReferenceSwiglu;
 
 use crate::Implementation;
@@ -18,5 +21,5 @@ pub trait Swiglu: Implementation {
 
 /// All implementations, best first.
 pub fn implementations() -> Vec<Arc<dyn Swiglu>> {
-    vec![Arc::new(ReferenceSwiglu)]
+    vec![Arc::new(FlexSwiglu), Arc::new(ReferenceSwiglu)]
 }

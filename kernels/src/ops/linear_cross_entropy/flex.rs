@@ -1,0 +1,108 @@
+//! Head and loss by chunks of rows: logits of a chunk at a time, gradients in the forward pass.
+
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+use rayon::prelude::*;
+
+use super::{IGNORE_INDEX, LinearCrossEntropy};
+use crate::{
+    Implementation, KernelCase, Unsupported,
+    flex::{
+        matmul::{Matrix, matmul},
+        node::{BackwardFn, node},
+        supports_f32_on_flex,
+    },
+};
+
+/// Rows of a chunk.
+const ROWS: usize = 256;
+
+/// Native head and loss; never holds the logits of more than a chunk of rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlexLinearCrossEntropy;
+
+impl Implementation for FlexLinearCrossEntropy {
+    fn name(&self) -> &'static str {
+        "flex"
+    }
+
+    fn supports(&self, case: &KernelCase) -> Result<(), Unsupported> {
+        supports_f32_on_flex(case)
+    }
+}
+
+impl LinearCrossEntropy for FlexLinearCrossEntropy {
+    fn forward(&self, hidden_states: Tensor<2>, weight: Tensor<2>, labels: &[i32]) -> Tensor<1> {
+        let [num_rows, hidden_size] = hidden_states.dims();
+        let [vocab_size, _] = weight.dims();
+        // (row, target) of rows that have a label.
+        let kept: Vec<(usize, usize)> = labels
+            .iter()
+            .enumerate()
+            .filter(|(_, label)| **label != IGNORE_INDEX)
+            .map(|(row, &label)| (row, label as usize))
+            .collect();
+        node([hidden_states.into_dispatch(), weight.into_dispatch()], [1], |inputs, tracked| {
+            let (h, w) = (inputs[0].values(), inputs[1].values());
+            let w = Matrix::new(w, vocab_size, hidden_size);
+            let mut loss = 0.0;
+            let mut dh = vec![0.0; if tracked { num_rows * hidden_size } else { 0 }];
+            let mut dw = vec![0.0; if tracked { vocab_size * hidden_size } else { 0 }];
+            for chunk in kept.chunks(ROWS) {
+                let rows: Vec<f32> = chunk
+                    .iter()
+                    .flat_map(|(row, _)| &h[row * hidden_size..][..hidden_size])
+                    .copied()
+                    .collect();
+                let rows = Matrix::new(&rows, chunk.len(), hidden_size);
+                let mut logits = vec![0.0; chunk.len() * vocab_size];
+                matmul(rows, w.transposed(), &mut logits, false);
+                loss += losses(&mut logits, vocab_size, chunk, tracked);
+                if tracked {
+                    // `logits` holds dz now.
+                    let dz = Matrix::new(&logits, chunk.len(), vocab_size);
+                    let mut part = vec![0.0; chunk.len() * hidden_size];
+                    matmul(dz, w, &mut part, false);
+                    for ((row, _), part) in chunk.iter().zip(part.chunks(hidden_size)) {
+                        dh[row * hidden_size..][..hidden_size].copy_from_slice(part);
+                    }
+                    matmul(dz.transposed(), rows, &mut dw, true);
+                }
+            }
+            let backward = tracked.then(|| -> BackwardFn<2> {
+                Arc::new(move |grad, _| {
+                    let scale = |x: &[f32]| x.par_iter().map(|x| x * grad[0]).collect();
+                    [Some(scale(&dh)), Some(scale(&dw))]
+                })
+            });
+            (vec![loss as f32], backward)
+        })
+    }
+}
+
+/// Sum of the losses of rows of logits; with gradients, each row becomes softmax - onehot.
+fn losses(
+    logits: &mut [f32],
+    vocab_size: usize,
+    targets: &[(usize, usize)],
+    with_gradients: bool,
+) -> f64 {
+    let rows: Vec<f64> = logits
+        .par_chunks_mut(vocab_size)
+        .zip(targets)
+        .map(|(row, &(_, target))| {
+            let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let sum: f64 = row.iter().map(|&z| f64::from(z - max).exp()).sum();
+            let loss = sum.ln() + f64::from(max) - f64::from(row[target]);
+            if with_gradients {
+                for z in row.iter_mut() {
+                    *z = (f64::from(*z - max).exp() / sum) as f32;
+                }
+                row[target] = (f64::from(row[target]) - 1.0) as f32;
+            }
+            loss
+        })
+        .collect();
+    rows.iter().sum()
+}
