@@ -34,16 +34,12 @@ pub(super) fn convert(
         push("system", system);
     }
     for (i, pair) in history(row, origin)?.iter().enumerate() {
-        match pair.as_array().map(Vec::as_slice) {
-            Some([Value::String(user), Value::String(assistant)]) => {
-                push("user", user);
-                push("assistant", assistant);
-            }
-            _ => {
-                let key = format!("history[{i}]");
-                return Err(wrong_type(origin, &key, "a pair of strings", pair));
-            }
-        }
+        let pair = match pair.as_array().map(Vec::as_slice) {
+            Some([Value::String(user), Value::String(assistant)]) => [user, assistant],
+            _ => return Err(wrong_type(origin, &format!("history[{i}]"), "two strings", pair)),
+        };
+        push("user", pair[0]);
+        push("assistant", pair[1]);
     }
     let prompt =
         if input.is_empty() { instruction.to_string() } else { format!("{instruction}\n{input}") };

@@ -2,10 +2,27 @@
 //!
 //! A row that breaks its schema (a missing key, a wrong type in a key that is used) is an error with
 //! its place; a row that is well-formed but holds nothing to train is rejected and counted.
+//!
+//! | row or turn | what becomes of it |
+//! | --- | --- |
+//! | a null row, null `messages`, `conversations` or `text` | rejected |
+//! | no turns, or none of the assistant | rejected |
+//! | a turn without content (null), and without tool calls | row rejected |
+//! | a role that templates do not know | row rejected, the role is named |
+//! | content in parts, all of text | the same as their text |
+//! | content in parts, one of another kind (an image) | row rejected |
+//! | the user has the last word | kept; that turn carries no loss |
+//! | the user twice in a row, or the assistant first | kept |
+//! | `tools` empty or null | the same as no `tools`; JSON text is parsed |
+//! | Alpaca: no `input` | empty; else it follows the instruction on a new line |
+//! | Alpaca: empty `output` | rejected |
+//! | Alpaca: no `instruction` | error |
 
 mod alpaca;
 mod messages;
 mod sharegpt;
+
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,6 +31,19 @@ use crate::{
     error::DataError,
     sample::{Content, Origin, Sample},
 };
+
+/// Every top-level key that some format uses.
+pub(crate) const USED_KEYS: &[&str] = &[
+    "messages",
+    "conversations",
+    "tools",
+    "system",
+    "instruction",
+    "input",
+    "output",
+    "history",
+    "text",
+];
 
 /// The layout of a data set's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +87,31 @@ impl DataFormat {
                 }
             },
         )
+    }
+}
+
+impl fmt::Display for DataFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Messages => "messages",
+            Self::ShareGpt => "sharegpt",
+            Self::Alpaca => "alpaca",
+            Self::Text => "text",
+        })
+    }
+}
+
+impl FromStr for DataFormat {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self, DataError> {
+        let all = [Self::Auto, Self::Messages, Self::ShareGpt, Self::Alpaca, Self::Text];
+        all.into_iter().find(|format| format.to_string() == name).ok_or_else(|| DataError::Config {
+            key: "format",
+            value: name.to_string(),
+            problem: "is no format; expected auto, messages, sharegpt, alpaca or text".to_string(),
+        })
     }
 }
 

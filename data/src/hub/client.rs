@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -12,10 +10,12 @@ use hf_hub::{
     api::sync::{ApiBuilder, ApiError, ApiRepo},
 };
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
-use super::{HubOptions, files};
-use crate::{error::DataError, hex::hex};
+use super::{
+    HubOptions, files,
+    whole::{Expected, discard},
+};
+use crate::error::DataError;
 
 /// A repository as the hub describes it.
 #[derive(Deserialize)]
@@ -33,13 +33,6 @@ struct Sibling {
 
 #[derive(Deserialize)]
 struct Lfs {
-    sha256: Option<String>,
-}
-
-/// What a whole file looks like, as far as it is known.
-#[derive(Clone, Default)]
-struct Expected {
-    size: Option<u64>,
     sha256: Option<String>,
 }
 
@@ -215,7 +208,7 @@ impl<'a> Client<'a> {
     pub(super) fn get(&self, name: &str) -> Result<PathBuf, DataError> {
         let path = self.folder.join(name);
         let expected = self.files.get(name).cloned().unwrap_or_default();
-        if path.is_file() && has_size(&path, &expected) {
+        if path.is_file() && expected.has_size(&path) {
             return Ok(path);
         }
         let Some(remote) = &self.remote else {
@@ -233,7 +226,8 @@ impl<'a> Client<'a> {
         expected: &Expected,
     ) -> Result<(), Failure> {
         discard(path);
-        if self.reuse(name, path, expected) {
+        let root = self.options.cache.join(self.repo.folder_name());
+        if expected.reuse(&root, name, path) {
             return Ok(());
         }
         remote.download(name).map_err(|error| match error {
@@ -252,34 +246,10 @@ impl<'a> Client<'a> {
             )),
             other => Failure::Final(format!("the hub's answer is not usable: {other}")),
         })?;
-        check(path, expected).map_err(|problem| {
+        expected.check(path).map_err(|problem| {
             discard(path);
             Failure::Passing(problem)
         })
-    }
-
-    /// Links a file that another commit has already brought.
-    fn reuse(&self, name: &str, path: &Path, expected: &Expected) -> bool {
-        let Some(sha256) = &expected.sha256 else { return false };
-        let root = self.options.cache.join(self.repo.folder_name());
-        let blob = root.join("blobs").join(sha256);
-        if !files::is_inside(sha256) || !blob.is_file() || !has_size(&blob, expected) {
-            return false;
-        }
-        if path.parent().is_none_or(|folder| std::fs::create_dir_all(folder).is_err()) {
-            return false;
-        }
-        #[cfg(unix)]
-        {
-            // Relative, from `snapshots/COMMIT/` and the folders of the name.
-            let up = "../".repeat(2 + name.matches('/').count());
-            std::os::unix::fs::symlink(format!("{up}blobs/{sha256}"), path).is_ok()
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = name;
-            std::fs::hard_link(blob, path).is_ok()
-        }
     }
 
     /// Forgets the part of a file that a resumed download would have continued.
@@ -363,39 +333,4 @@ impl<'a> Client<'a> {
             _ => Failure::Final(format!("the hub answered {status}")),
         }
     }
-}
-
-fn has_size(path: &Path, expected: &Expected) -> bool {
-    let size = path.metadata().map(|metadata| metadata.len()).ok();
-    expected.size.is_none_or(|expected| size == Some(expected))
-}
-
-/// Whether a downloaded file is the one the hub lists.
-fn check(path: &Path, expected: &Expected) -> Result<(), String> {
-    if !has_size(path, expected) {
-        let size = path.metadata().map_or(0, |metadata| metadata.len());
-        let expected = expected.size.unwrap_or_default();
-        return Err(format!("arrived with {size} bytes instead of {expected}"));
-    }
-    let Some(expected) = &expected.sha256 else { return Ok(()) };
-    let mut hash = Sha256::new();
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer).map_err(|error| error.to_string())? {
-            0 => break,
-            read => hash.update(&buffer[..read]),
-        }
-    }
-    let found = hex(&hash.finalize());
-    if found == *expected { Ok(()) } else { Err("arrived damaged: its SHA-256 differs".into()) }
-}
-
-/// Removes a file of the cache and what it points to, so that it is not taken for whole.
-fn discard(path: &Path) {
-    if let Ok(blob) = path.canonicalize() {
-        // If it stays, the check after the next attempt finds it.
-        let _ = std::fs::remove_file(blob);
-    }
-    let _ = std::fs::remove_file(path);
 }

@@ -8,6 +8,7 @@
 mod client;
 mod files;
 mod options;
+mod whole;
 
 use std::path::{Path, PathBuf};
 

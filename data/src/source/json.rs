@@ -78,14 +78,15 @@ fn read_range(path: &Path, offset: u64, num_bytes: u64) -> Result<Vec<u8>, DataE
 }
 
 fn parse(text: &[u8], origin: &Origin) -> Result<Value, DataError> {
-    serde_json::from_slice(text).map_err(|error| {
+    let error = |problem| DataError::Row { place: origin.to_string(), problem };
+    let text = std::str::from_utf8(text).map_err(|e| {
+        error(format!("is no valid UTF-8 (byte {} of the row); convert it", e.valid_up_to() + 1))
+    })?;
+    serde_json::from_str(text).map_err(|e| {
         // The position inside the row; the line of the file is in the origin.
-        let message = error.to_string();
-        let message = message.split(" at line").next().unwrap_or(&message).to_string();
-        DataError::Row {
-            place: origin.to_string(),
-            problem: format!("is no valid JSON: {message} (column {})", error.column()),
-        }
+        let message = e.to_string();
+        let message = message.split(" at line").next().unwrap_or(&message);
+        error(format!("is no valid JSON: {message} (column {})", e.column()))
     })
 }
 
