@@ -1,5 +1,7 @@
 //! The hub, against a small server on localhost that answers as the real one does.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fake_hub;
 
 use std::{fs, path::Path, time::Duration};
