@@ -15,3 +15,11 @@ pub mod linear_cross_entropy;
 pub mod rms_norm;
 pub mod rope;
 pub mod swiglu;
+
+use burn::tensor::{DType, Device};
+
+/// The dtype in which references compute: f64 where the device has it. A reference is the meaning of
+/// an op, so it is to be closer to the mathematics than any implementation it judges.
+pub(crate) fn wide(device: &Device) -> DType {
+    if device.supports_dtype(DType::F64) { DType::F64 } else { DType::F32 }
+}

@@ -2,14 +2,11 @@
 
 use burn::tensor::Tensor;
 
-use burn::tensor::{
-    DType,
-    activation::{sigmoid, softmax},
-};
+use burn::tensor::activation::{sigmoid, softmax};
 
 use super::{Attention, AttentionInput};
 
-use crate::{Implementation, KernelCase, Unsupported};
+use crate::{Implementation, KernelCase, Unsupported, ops::wide};
 
 /// One document after the other, scores and all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +40,11 @@ impl Attention for ReferenceAttention {
             .collect();
         let output = if outputs.is_empty() { query } else { Tensor::cat(outputs, 0) };
         match gate {
-            Some(gate) => output * sigmoid(gate),
+            Some(gate) => {
+                let dtype = output.dtype();
+                let wide = wide(&output.device());
+                (output.cast(wide) * sigmoid(gate.cast(wide))).cast(dtype)
+            }
             None => output,
         }
     }
@@ -52,18 +53,19 @@ impl Attention for ReferenceAttention {
 /// `query` `[n, H, D]`, `key`, `value` `[m, HK, D]`, m >= n -> `[n, H, D]`.
 fn document(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>, scale: f64) -> Tensor<3> {
     let dtype = query.dtype();
+    let wide = wide(&query.device());
     let [n, num_heads, head_dim] = query.dims();
     let [m, num_key_value_heads, _] = key.dims();
     let group = num_heads / num_key_value_heads;
 
     // The query heads of one key-value head become rows of one matrix: [HK, group * n, D].
     let query = query
-        .cast(DType::F32)
+        .cast(wide)
         .reshape([n, num_key_value_heads, group, head_dim])
         .permute([1, 2, 0, 3])
         .reshape([num_key_value_heads, group * n, head_dim]);
-    let key = key.cast(DType::F32).permute([1, 2, 0]);
-    let value = value.cast(DType::F32).permute([1, 0, 2]);
+    let key = key.cast(wide).permute([1, 2, 0]);
+    let value = value.cast(wide).permute([1, 0, 2]);
 
     let scores = (query * scale).matmul(key).reshape([num_key_value_heads, group, n, m]);
     let future = Tensor::<2, burn::tensor::Int>::ones([n, m], &scores.device())

@@ -2,13 +2,13 @@
 
 use burn::tensor::Tensor;
 
-use burn::tensor::{DType, activation::silu};
+use burn::tensor::activation::silu;
 
 use super::CausalConv1d;
 
 use crate::Packing;
 
-use crate::{Implementation, KernelCase, Unsupported};
+use crate::{Implementation, KernelCase, Unsupported, ops::wide};
 
 /// Shifted rows, one tap after the other, document by document.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,8 +33,9 @@ impl CausalConv1d for ReferenceCausalConv1d {
         packing: &Packing,
     ) -> Tensor<2> {
         let dtype = x.dtype();
-        let x = x.cast(DType::F32);
-        let weight = weight.cast(DType::F32);
+        let wide = wide(&x.device());
+        let x = x.cast(wide);
+        let weight = weight.cast(wide);
         let [num_tokens, num_channels] = x.dims();
         let kernel_size = weight.dims()[1];
         let tap = |k: usize| weight.clone().narrow(1, k, 1).reshape([1, num_channels]);
@@ -42,14 +43,16 @@ impl CausalConv1d for ReferenceCausalConv1d {
         let mut y = x.clone() * tap(kernel_size - 1);
         for shift in 1..kernel_size.min(num_tokens) {
             // Row t of the shifted input is x_{t-shift}, or zero where that is another document.
-            let zeros = Tensor::zeros([shift, num_channels], (&x.device(), DType::F32));
+            let zeros = Tensor::zeros([shift, num_channels], (&x.device(), wide));
             let shifted = Tensor::cat(vec![zeros, x.clone().narrow(0, 0, num_tokens - shift)], 0);
             let inside = distance_mask(packing, shift);
             let inside = Tensor::<1>::from_floats(inside.as_slice(), &x.device());
-            y = y + shifted * inside.unsqueeze_dim::<2>(1) * tap(kernel_size - 1 - shift);
+            y = y + shifted
+                * inside.cast(wide).unsqueeze_dim::<2>(1)
+                * tap(kernel_size - 1 - shift);
         }
         if let Some(bias) = bias {
-            y = y + bias.cast(DType::F32).unsqueeze::<2>();
+            y = y + bias.cast(wide).unsqueeze::<2>();
         }
         silu(y).cast(dtype)
     }

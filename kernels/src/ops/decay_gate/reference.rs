@@ -6,7 +6,7 @@ use burn::tensor::{DType, activation::sigmoid};
 
 use super::DecayGate;
 
-use crate::{Implementation, KernelCase, Unsupported};
+use crate::{Implementation, KernelCase, Unsupported, ops::wide};
 
 /// Two activations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,10 +30,11 @@ impl DecayGate for ReferenceDecayGate {
         a_log: Tensor<1>,
         dt_bias: Tensor<1>,
     ) -> (Tensor<2>, Tensor<2>) {
-        let a = a.cast(DType::F32) + dt_bias.cast(DType::F32).unsqueeze::<2>();
-        let rate = a_log.cast(DType::F32).exp().unsqueeze::<2>();
+        let wide = wide(&a.device());
+        let a = a.cast(wide) + dt_bias.cast(wide).unsqueeze::<2>();
+        let rate = a_log.cast(wide).exp().unsqueeze::<2>();
         let decay = -(softplus(a) * rate);
-        (decay, sigmoid(b.cast(DType::F32)))
+        (decay.cast(DType::F32), sigmoid(b.cast(wide)).cast(DType::F32))
     }
 }
 

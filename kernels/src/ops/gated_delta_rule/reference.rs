@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Int, Tensor};
 
 use super::{GatedDeltaRule, GatedDeltaRuleInput, GatedDeltaRuleOutput, L2_NORM_EPS};
-use crate::{Implementation, KernelCase, Packing, Unsupported};
+use crate::{Implementation, KernelCase, Packing, Unsupported, ops::wide};
 
 /// The recurrence itself; documents advance side by side.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,25 +23,27 @@ impl GatedDeltaRule for ReferenceGatedDeltaRule {
     fn forward(&self, input: GatedDeltaRuleInput<'_>) -> GatedDeltaRuleOutput {
         let device = input.value.device();
         let dtype = input.value.dtype();
+        let wide = wide(&device);
         let [_, num_key_heads, key_dim] = input.key.dims();
         let [num_tokens, num_value_heads, value_dim] = input.value.dims();
         let group = num_value_heads / num_key_heads;
         let steps = Steps::new(input.packing);
         let order = Tensor::<1, Int>::from_ints(steps.rows.as_slice(), &device);
 
-        let query = normalize(input.query) / (key_dim as f64).sqrt();
+        let query = normalize(input.query.cast(wide)) / (key_dim as f64).sqrt();
         let query = repeat_heads(query, group).select(0, order.clone());
-        let key = repeat_heads(normalize(input.key), group).select(0, order.clone());
-        let value = input.value.cast(DType::F32).select(0, order.clone());
-        let decay = input.decay.cast(DType::F32).exp().select(0, order.clone());
-        let beta = input.beta.cast(DType::F32).select(0, order);
+        let key = repeat_heads(normalize(input.key.cast(wide)), group).select(0, order.clone());
+        let value = input.value.cast(wide).select(0, order.clone());
+        let decay = input.decay.cast(wide).exp().select(0, order.clone());
+        let beta = input.beta.cast(wide).select(0, order);
 
         let zeros = || {
             let shape = [input.packing.num_documents(), num_value_heads, key_dim, value_dim];
-            Tensor::<4>::zeros(shape, (&device, DType::F32))
+            Tensor::<4>::zeros(shape, (&device, wide))
         };
         let documents = Tensor::<1, Int>::from_ints(steps.documents.as_slice(), &device);
-        let mut state = input.initial_state.unwrap_or_else(zeros).select(0, documents);
+        let mut state =
+            input.initial_state.map_or_else(zeros, |state| state.cast(wide)).select(0, documents);
         let mut outputs = Vec::with_capacity(steps.num_active.len());
         let mut final_states = Vec::new();
         let mut row = 0;
@@ -79,7 +81,7 @@ impl GatedDeltaRule for ReferenceGatedDeltaRule {
         };
         let final_state = input.output_final_state.then(|| {
             let back = Tensor::<1, Int>::from_ints(invert(&steps.documents).as_slice(), &device);
-            Tensor::cat(final_states, 0).select(0, back)
+            Tensor::cat(final_states, 0).select(0, back).cast(DType::F32)
         });
         GatedDeltaRuleOutput { output: output.cast(dtype), final_state }
     }
@@ -87,7 +89,6 @@ impl GatedDeltaRule for ReferenceGatedDeltaRule {
 
 /// `x / sqrt(sum x^2 + eps)` per head.
 fn normalize(x: Tensor<3>) -> Tensor<3> {
-    let x = x.cast(DType::F32);
     let sum = x.clone().square().sum_dim(2);
     x / (sum + L2_NORM_EPS).sqrt()
 }

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 
 use super::Linear;
 
-use crate::{Implementation, KernelCase, Unsupported};
+use crate::{Implementation, KernelCase, Unsupported, ops::wide};
 
 /// A matmul and sums.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,13 +28,15 @@ impl Linear for ReferenceLinear {
         bias: Option<Tensor<1>>,
         residual: Option<Tensor<2>>,
     ) -> Tensor<2> {
-        let mut y = x.matmul(weight.transpose());
+        let dtype = x.dtype();
+        let wide = wide(&x.device());
+        let mut y = x.cast(wide).matmul(weight.cast(wide).transpose());
         if let Some(bias) = bias {
-            y = y + bias.unsqueeze::<2>();
+            y = y + bias.cast(wide).unsqueeze::<2>();
         }
         match residual {
-            Some(residual) => residual + y,
-            None => y,
+            Some(residual) => (residual.cast(wide) + y).cast(dtype),
+            None => y.cast(dtype),
         }
     }
 }

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Int, activation::log_softmax};
 
 use super::{IGNORE_INDEX, LinearCrossEntropy};
 
-use crate::{Implementation, KernelCase, Unsupported};
+use crate::{Implementation, KernelCase, Unsupported, ops::wide};
 
 /// All logits at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,8 +36,10 @@ impl LinearCrossEntropy for ReferenceLinearCrossEntropy {
         let rows = Tensor::<1, Int>::from_ints(rows.as_slice(), &device);
         let targets = Tensor::<1, Int>::from_ints(targets.as_slice(), &device);
 
-        let logits = hidden_states.select(0, rows).matmul(weight.transpose()).cast(DType::F32);
+        let wide = wide(&device);
+        let rows = hidden_states.cast(wide).select(0, rows);
+        let logits = rows.matmul(weight.cast(wide).transpose());
         let log_probs = log_softmax(logits, 1);
-        log_probs.gather(1, targets.reshape([num_rows, 1])).sum().neg()
+        log_probs.gather(1, targets.reshape([num_rows, 1])).sum().neg().cast(DType::F32)
     }
 }

@@ -6,7 +6,7 @@ use burn::tensor::{DType, activation::silu};
 
 use super::{NormForm, RmsNorm};
 
-use crate::{Implementation, KernelCase, Unsupported};
+use crate::{Implementation, KernelCase, Unsupported, ops::wide};
 
 /// Squares, mean, root, product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,11 +25,13 @@ impl Implementation for ReferenceRmsNorm {
 impl RmsNorm for ReferenceRmsNorm {
     fn forward(&self, x: Tensor<2>, weight: Tensor<1>, eps: f64, form: NormForm) -> Tensor<2> {
         let dtype = x.dtype();
-        let normed = normalize(x.cast(DType::F32), eps);
-        let weight = weight.cast(DType::F32).unsqueeze::<2>();
+        let wide = wide(&x.device());
+        let normed = normalize(x.cast(wide), eps);
+        let weight = weight.cast(wide).unsqueeze::<2>();
         match form {
-            // The plain form rounds n(x) to the activation dtype before the product.
-            NormForm::Plain => normed.cast(dtype).cast(DType::F32) * weight,
+            // In half precision the plain form rounds n(x) before the product.
+            NormForm::Plain if dtype == DType::F32 => normed * weight,
+            NormForm::Plain => normed.cast(dtype).cast(wide) * weight,
             NormForm::ZeroCentered => normed * (weight + 1.0),
         }
         .cast(dtype)
@@ -37,9 +39,10 @@ impl RmsNorm for ReferenceRmsNorm {
 
     fn gated(&self, x: Tensor<2>, gate: Tensor<2>, weight: Tensor<1>, eps: f64) -> Tensor<2> {
         let dtype = x.dtype();
-        let normed = normalize(x.cast(DType::F32), eps);
-        let weighted = normed * weight.cast(DType::F32).unsqueeze::<2>();
-        (weighted * silu(gate.cast(DType::F32))).cast(dtype)
+        let wide = wide(&x.device());
+        let normed = normalize(x.cast(wide), eps);
+        let weighted = normed * weight.cast(wide).unsqueeze::<2>();
+        (weighted * silu(gate.cast(wide))).cast(dtype)
     }
 }
 

@@ -6,7 +6,7 @@ use burn::tensor::activation::silu;
 
 use super::Swiglu;
 
-use crate::{Implementation, KernelCase, Unsupported};
+use crate::{Implementation, KernelCase, Unsupported, ops::wide};
 
 /// Two products.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +24,8 @@ impl Implementation for ReferenceSwiglu {
 
 impl Swiglu for ReferenceSwiglu {
     fn forward(&self, gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
-        silu(gate) * up
+        let dtype = gate.dtype();
+        let wide = wide(&gate.device());
+        (silu(gate.cast(wide)) * up.cast(wide)).cast(dtype)
     }
 }
