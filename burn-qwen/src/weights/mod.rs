@@ -1,4 +1,4 @@
-//! Checkpoint files: which tensors they hold ([`file`]), the text model's part of them ([`load`]),
+//! Checkpoint files: which tensors they hold ([`mod@file`]), the text model's part of them ([`load`]),
 //! and a folder that other tools load ([`save`]).
 
 mod check;
