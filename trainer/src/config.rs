@@ -174,7 +174,7 @@ impl Default for LogConfig {
 pub struct EvalConfig {
     /// Steps between two evaluations; 0 for one before and one after training.
     pub every_steps: u64,
-    /// Packed rows of an evaluation; 0 for all.
+    /// Samples of an evaluation, the first in the order of the files; 0 for all.
     pub samples: usize,
 }
 

@@ -1,6 +1,6 @@
 //! The run: engine, training loop, checkpoints, metrics, and the command line around them.
 //!
-//! Read `main.rs`, [`train`], [`engine`]; then the crate `burn-qwen` from its decoder layer down.
+//! Read `main.rs`, [`train`], [`step`], [`engine`]; then the crate `burn-qwen` from its decoder layer down.
 
 pub mod checkpoint;
 pub mod config;
@@ -15,6 +15,7 @@ pub mod parity;
 pub mod plan;
 pub mod schedule;
 pub mod settings;
+pub mod step;
 pub mod train;
 
 pub use error::TrainError;

@@ -61,6 +61,39 @@ pub struct EvalRecord {
     pub eval_tokens: u64,
 }
 
+/// What the kept lines of a resumed run say.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct History {
+    /// Loss of the last step that had a target.
+    pub final_loss: Option<f64>,
+    /// Evaluation before the first step.
+    pub initial_eval_loss: Option<f64>,
+    /// Step and loss of the last evaluation.
+    pub last_eval: Option<(u64, f64)>,
+}
+
+impl History {
+    /// Takes note of an evaluation.
+    pub fn evaluated(&mut self, step: u64, loss: f64) {
+        if step == 0 {
+            self.initial_eval_loss = Some(loss);
+        }
+        self.last_eval = Some((step, loss));
+    }
+
+    fn read(lines: &[&str]) -> Self {
+        let mut history = Self::default();
+        for line in lines {
+            if let Ok(record) = serde_json::from_str::<StepRecord>(line) {
+                history.final_loss = record.loss.or(history.final_loss);
+            } else if let Ok(record) = serde_json::from_str::<EvalRecord>(line) {
+                history.evaluated(record.step, record.eval_loss);
+            }
+        }
+        history
+    }
+}
+
 /// `metrics.jsonl` of a run.
 #[derive(Debug)]
 pub struct MetricsFile {
@@ -70,23 +103,29 @@ pub struct MetricsFile {
 
 impl MetricsFile {
     /// Opens the file of a run; lines of steps after `step` belong to work that is done again and
-    /// are dropped.
+    /// are dropped, as is a line that a crash cut short.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn open(run: &Path, step: u64) -> Result<Self, TrainError> {
+    pub fn open(run: &Path, step: u64) -> Result<(Self, History), TrainError> {
         let path = run.join("metrics.jsonl");
-        let failed = || format!("cannot write {}", path.display());
         let old = std::fs::read_to_string(&path).unwrap_or_default();
-        let is_done = |line: &&str| {
+        let is_kept = |line: &&str| {
             let record: Result<Value, _> = serde_json::from_str(line);
             record.is_ok_and(|r| r["step"].as_u64().is_some_and(|s| s <= step))
         };
-        let kept: String = old.lines().filter(is_done).map(|line| format!("{line}\n")).collect();
-        std::fs::write(&path, kept).map_err(TrainError::machine(failed()))?;
-        let file = OpenOptions::new().append(true).open(&path);
-        let file = file.map_err(TrainError::machine(failed()))?;
-        Ok(Self { path, file })
+        let kept: Vec<&str> = old.lines().filter(is_kept).collect();
+        let text: String = kept.iter().flat_map(|line| [line, "\n"]).collect();
+        // Written aside, so that a crash here does not cost the lines of all earlier steps.
+        let aside = path.with_extension("partial");
+        let replace = || {
+            std::fs::write(&aside, &text)?;
+            std::fs::rename(&aside, &path)?;
+            OpenOptions::new().append(true).open(&path)
+        };
+        let failed = format!("cannot write {}", path.display());
+        let file = replace().map_err(TrainError::machine(failed))?;
+        Ok((Self { path, file }, History::read(&kept)))
     }
 
     /// Appends a record.
@@ -99,6 +138,15 @@ impl MetricsFile {
         let failed = format!("cannot write {}", self.path.display());
         self.file.write_all(line.as_bytes()).map_err(TrainError::machine(failed))
     }
+
+    /// Waits until all records are on the disk: a checkpoint must not be ahead of them.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn sync(&self) -> Result<(), TrainError> {
+        let failed = format!("cannot write {}", self.path.display());
+        self.file.sync_data().map_err(TrainError::machine(failed))
+    }
 }
 
 /// Largest resident memory of this process, where the system tells.
@@ -107,4 +155,26 @@ pub fn peak_memory_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_lines_and_a_cut_line_are_dropped() {
+        let run = tempfile::tempdir().unwrap();
+        let eval = |step, eval_loss| EvalRecord { step, eval_loss, eval_tokens: 7 };
+        let (mut file, history) = MetricsFile::open(run.path(), 0).unwrap();
+        assert_eq!(history, History::default());
+        for (step, loss) in [(0, 3.0), (2, 0.1 + 0.2), (4, 1.0)] {
+            file.write(&eval(step, loss)).unwrap();
+        }
+        file.file.write_all(b"{\"step\": 1, \"los").unwrap();
+        let (_, history) = MetricsFile::open(run.path(), 3).unwrap();
+        assert_eq!(history.initial_eval_loss, Some(3.0));
+        assert_eq!(history.last_eval, Some((2, 0.1 + 0.2)));
+        let text = std::fs::read_to_string(run.path().join("metrics.jsonl")).unwrap();
+        assert_eq!(text.lines().count(), 2);
+    }
 }

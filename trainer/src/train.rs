@@ -1,12 +1,14 @@
-//! The loop: evaluate, step, log, save.
+//! The loop: evaluate, save, step, log.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::atomic::{AtomicI32, Ordering},
     time::Instant,
 };
 
 use burn_qwen::{
+    BlockSpec,
     init::init_block,
     weights::{ExportOptions, ExportSource, export},
 };
@@ -18,9 +20,10 @@ use crate::{
     console::Console,
     engine::Engine,
     error::TrainError,
-    eval::{Evaluation, evaluate},
-    metrics::{EvalRecord, MetricsFile, StepRecord, peak_memory_bytes},
+    eval::{evaluate, first_samples},
+    metrics::{EvalRecord, History, MetricsFile, StepRecord, peak_memory_bytes},
     plan::Plan,
+    step::optimizer_step,
 };
 
 /// `summary.json` of a finished run.
@@ -36,9 +39,9 @@ pub struct Summary {
     pub eval_loss: Option<f64>,
     /// Tokens trained on, in this process and before it.
     pub tokens: u64,
-    /// Wall time of this process' steps.
+    /// Wall time of this process from its first step on, evaluation and saving included.
     pub wall_secs: f64,
-    /// Tokens per second of this process' steps.
+    /// Tokens per second of this process' steps alone.
     pub tokens_per_second: f64,
     /// Share of the device's peak; null where the peak is not known.
     pub mfu: Option<f64>,
@@ -57,12 +60,20 @@ struct Run<'a> {
     plan: &'a mut Plan,
     engine: Engine,
     metrics: MetricsFile,
+    history: History,
     console: &'a mut Console,
     eval_rows: Vec<Batch>,
+    /// Step of the newest checkpoint.
+    saved: Option<u64>,
+    progress: Progress,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
     step: u64,
     num_rows: u64,
     num_tokens: u64,
-    final_loss: Option<f64>,
 }
 
 /// Trains, leaving checkpoints, metrics and an export in the run's folder; returns the engine with
@@ -75,45 +86,64 @@ pub fn run(
     console: &mut Console,
     stop: &StopFlag,
 ) -> Result<(Summary, Engine), TrainError> {
-    let engine = build_engine(plan)?;
+    // Before any file changes: a run that may not go on must stay as it is.
+    let (engine, progress) = start(plan, console)?;
     write_run_files(plan)?;
-    let metrics = MetricsFile::open(&plan.output, plan.resume.unwrap_or(0))?;
-    let mut eval_rows = match &plan.eval_loader {
-        Some(loader) => loader.eval_rows()?.0,
-        None => Vec::new(),
-    };
-    if plan.config.eval.samples > 0 {
-        eval_rows.truncate(plan.config.eval.samples);
-    }
-    let mut run = Run {
-        plan,
-        engine,
-        metrics,
-        console,
-        eval_rows,
-        step: 0,
-        num_rows: 0,
-        num_tokens: 0,
-        final_loss: None,
-    };
-    run.resume()?;
+    let (metrics, history) = MetricsFile::open(&plan.output, progress.step)?;
+    let eval_rows = eval_rows(plan)?;
+    let saved = plan.resume;
+    let mut run = Run { plan, engine, metrics, history, console, eval_rows, saved, progress };
     let summary = run.steps(stop)?;
     export_model(run.plan, &run.engine, &run.plan.output.join("export"))?;
     Ok((summary, run.engine))
 }
 
-fn build_engine(plan: &Plan) -> Result<Engine, TrainError> {
-    let seed = plan.config.train.seed;
-    Engine::new(
-        plan.qwen.clone(),
-        plan.device.clone(),
-        plan.kernels.clone(),
-        plan.config.engine.recompute,
-        |spec| match &plan.checkpoint {
+/// The engine at the beginning of the run, or where its checkpoint was saved.
+fn start(plan: &mut Plan, console: &Console) -> Result<(Engine, Progress), TrainError> {
+    let Some(step) = plan.resume else {
+        let seed = plan.config.train.seed;
+        let engine = build_engine(plan, |spec| match &plan.checkpoint {
             Some(checkpoint) => Ok(checkpoint.read_block(spec)?),
             None => Ok(init_block(&plan.qwen, spec, seed)),
-        },
-    )
+        })?;
+        return Ok((engine, Progress::default()));
+    };
+    let folder = checkpoint::folder(&plan.output, step);
+    let manifest = checkpoint::load(&folder)?;
+    let notices = checkpoint::check_same_run(&manifest.config, &plan.config)?;
+    notices.iter().for_each(|notice| console.notice(notice));
+    // Every value is replaced by the checkpoint's.
+    let mut engine = build_engine(plan, |spec| Ok(vec![0.0; spec.num_elements()]))?;
+    engine.restore(&folder, &manifest, &plan.device)?;
+    plan.loader.restore(&manifest.loader)?;
+    console.notice(&format!("resumed after step {step}"));
+    let Manifest { step, num_rows, num_tokens, .. } = manifest;
+    Ok((engine, Progress { step, num_rows, num_tokens }))
+}
+
+fn build_engine(
+    plan: &Plan,
+    values: impl FnMut(&BlockSpec) -> Result<Vec<f32>, TrainError>,
+) -> Result<Engine, TrainError> {
+    let (config, device, kernels) = (plan.qwen.clone(), plan.device.clone(), plan.kernels.clone());
+    Engine::new(config, device, kernels, plan.config.engine.recompute, values)
+}
+
+fn eval_rows(plan: &Plan) -> Result<Vec<Batch>, TrainError> {
+    let Some(loader) = &plan.eval_loader else { return Ok(Vec::new()) };
+    let (mut rows, _) = loader.eval_rows()?;
+    if plan.config.eval.samples > 0 {
+        rows = first_samples(rows, plan.config.eval.samples);
+    }
+    if rows.iter().all(|row| row.num_trained() == 0) {
+        return Err(TrainError::Input(format!(
+            "data.eval = {:?}: none of its {} rows has a trained token; `burn-qwen data stats` \
+             tells the reasons",
+            plan.config.data.eval,
+            rows.len()
+        )));
+    }
+    Ok(rows)
 }
 
 /// `config.toml`, `kernels.json`, `data-report.json`.
@@ -156,167 +186,140 @@ pub fn export_model(plan: &Plan, engine: &Engine, folder: &Path) -> Result<(), T
 }
 
 impl Run<'_> {
-    /// Puts everything back to where the checkpoint was saved.
-    fn resume(&mut self) -> Result<(), TrainError> {
-        let Some(step) = self.plan.resume else { return Ok(()) };
-        let folder = checkpoint::folder(&self.plan.output, step);
-        let manifest = checkpoint::load(&folder)?;
-        let notices = checkpoint::check_same_run(&manifest.config, &self.plan.config)?;
-        notices.iter().for_each(|notice| self.console.notice(notice));
-        self.engine.restore(&folder, &manifest, &self.plan.device)?;
-        self.plan.loader.restore(&manifest.loader)?;
-        self.step = manifest.step;
-        self.num_rows = manifest.num_rows;
-        self.num_tokens = manifest.num_tokens;
-        self.console.notice(&format!("resumed after step {step}"));
-        Ok(())
-    }
-
     fn steps(&mut self, stop: &StopFlag) -> Result<Summary, TrainError> {
         let num_steps = self.plan.num_steps;
-        let initial_eval_loss = if self.step == 0 { self.evaluate()? } else { None };
-        let mut eval_loss = initial_eval_loss;
-        let start = Instant::now();
-        let tokens_before = self.num_tokens;
-        self.console.start(self.step, num_steps);
-        while self.step < num_steps {
-            let record = self.one_step()?;
-            self.metrics.write(&record)?;
-            self.console.step(&record, num_steps);
-            let every = self.plan.config.checkpoint.every_steps;
-            let is_last = self.step == num_steps;
+        let started = Instant::now();
+        let tokens_before = self.progress.num_tokens;
+        let mut step_secs = 0.0;
+        self.console.start(self.progress.step, num_steps);
+        loop {
             let signal = stop.load(Ordering::SeqCst);
-            if signal != 0 || is_last || (every > 0 && self.step.is_multiple_of(every)) {
+            let is_last = self.progress.step >= num_steps;
+            // A signal leaves an evaluation that is due to the process that resumes.
+            if (signal == 0 || is_last) && self.is_eval_due() {
+                self.evaluate()?;
+            }
+            let every = self.plan.config.checkpoint.every_steps;
+            let step = self.progress.step;
+            let is_due = every > 0 && step > 0 && step.is_multiple_of(every);
+            if (is_due || is_last || signal != 0) && self.saved != Some(step) {
                 self.save()?;
             }
-            if signal != 0 && !is_last {
+            if is_last {
+                break;
+            }
+            if signal != 0 {
                 self.console.finish();
                 return Err(TrainError::Stopped(signal));
             }
-            let every = self.plan.config.eval.every_steps;
-            if is_last || (every > 0 && self.step.is_multiple_of(every)) {
-                eval_loss = self.evaluate()?.or(eval_loss);
-            }
+            let record = self.one_step()?;
+            step_secs += record.step_secs;
+            self.metrics.write(&record)?;
+            self.console.step(&record, num_steps);
         }
         self.console.finish();
-        let wall_secs = start.elapsed().as_secs_f64();
+        let tokens = self.progress.num_tokens;
         Ok(Summary {
-            steps: self.step,
-            final_loss: self.final_loss,
-            initial_eval_loss,
-            eval_loss,
-            tokens: self.num_tokens,
-            wall_secs,
-            tokens_per_second: (self.num_tokens - tokens_before) as f64 / wall_secs,
+            steps: self.progress.step,
+            final_loss: self.history.final_loss,
+            initial_eval_loss: self.history.initial_eval_loss,
+            eval_loss: self.history.last_eval.map(|(_, loss)| loss),
+            tokens,
+            wall_secs: started.elapsed().as_secs_f64(),
+            tokens_per_second: rate(tokens - tokens_before, step_secs),
             mfu: None,
             peak_memory_bytes: peak_memory_bytes(),
             exact_match: None,
         })
     }
 
-    /// One optimizer step: its packed rows, the update, the record.
+    /// One optimizer step and its record.
     fn one_step(&mut self) -> Result<StepRecord, TrainError> {
-        let start = Instant::now();
-        let accumulation = self.plan.config.train.gradient_accumulation;
-        let left = self.plan.num_rows.map_or(u64::MAX, |rows| rows.saturating_sub(self.num_rows));
-        let micro_batches = accumulation.min(left);
-        let (mut loss, mut tokens, mut trained, mut samples) = (0.0, 0, 0, 0);
-        let mut data_wait_secs = 0.0;
-        let mut epoch = 0;
-        for _ in 0..micro_batches {
-            let waiting = Instant::now();
-            let (row_epoch, batch) = self.plan.loader.next_row()?;
-            data_wait_secs += waiting.elapsed().as_secs_f64();
-            epoch = row_epoch;
-            loss += self.engine.forward_backward(&batch).map_err(|e| self.locate(e, &batch))?;
-            tokens += batch.num_tokens() as u64;
-            trained += batch.num_trained();
-            samples += batch.num_documents() as u64;
+        let started = Instant::now();
+        let rows = self.progress.num_rows;
+        let left = self.plan.num_rows.map_or(u64::MAX, |all| all.saturating_sub(rows));
+        let micro_batches = self.plan.config.train.gradient_accumulation.min(left);
+        let step = self.progress.step + 1;
+        let (lr, adamw) = (self.plan.schedule().lr(step), self.plan.adamw());
+        let loader = &mut self.plan.loader;
+        let mut next_row = || loader.next_row();
+        let done =
+            optimizer_step(&mut self.engine, &mut next_row, micro_batches, step, lr, &adamw)?;
+        if done.grad_norm.is_none() {
+            self.console.notice(&format!("step {step} has no trained token: nothing changes"));
         }
-        self.step += 1;
-        let lr = self.plan.schedule().lr(self.step);
-        let grad_norm = self.engine.update(trained, lr, &self.plan.adamw());
-        let grad_norm = grad_norm.map_err(|error| self.at_step(error))?;
-        let loss = (trained > 0).then(|| loss / trained as f64);
-        if grad_norm.is_none() {
-            self.console
-                .notice(&format!("step {} has no trained token: nothing changes", self.step));
-        }
-        self.final_loss = loss.or(self.final_loss);
-        self.num_rows += micro_batches;
-        self.num_tokens += tokens;
-        let step_secs = start.elapsed().as_secs_f64();
+        self.history.final_loss = done.loss.or(self.history.final_loss);
+        self.progress.step = step;
+        self.progress.num_rows += micro_batches;
+        self.progress.num_tokens += done.num_tokens;
+        let step_secs = started.elapsed().as_secs_f64();
         Ok(StepRecord {
-            step: self.step,
-            epoch,
-            loss,
+            step,
+            epoch: done.epoch,
+            loss: done.loss,
             lr,
-            grad_norm,
+            grad_norm: done.grad_norm,
             micro_batches,
-            tokens,
-            tokens_real: tokens,
-            tokens_trained: trained as u64,
-            samples,
+            tokens: done.num_tokens,
+            tokens_real: done.num_tokens,
+            tokens_trained: done.num_trained,
+            samples: done.sample_ids.len() as u64,
             step_secs,
-            data_wait_secs,
-            tokens_per_second: tokens as f64 / step_secs,
-            trained_tokens_per_second: trained as f64 / step_secs,
+            data_wait_secs: done.data_wait_secs,
+            tokens_per_second: rate(done.num_tokens, step_secs),
+            trained_tokens_per_second: rate(done.num_trained, step_secs),
             mfu: None,
             hfu: None,
             peak_memory_bytes: peak_memory_bytes(),
         })
     }
 
-    /// Adds step and samples to a number that left the finite range.
-    fn locate(&self, error: TrainError, batch: &Batch) -> TrainError {
-        match error {
-            TrainError::NotFinite(what) => TrainError::NotFinite(format!(
-                "step {}: {what}; samples {:?}",
-                self.step + 1,
-                batch.sample_ids
-            )),
-            other => other,
-        }
+    /// Before the first step, after the last, and at multiples of `eval.every_steps`; not twice.
+    fn is_eval_due(&self) -> bool {
+        let step = self.progress.step;
+        let every = self.plan.config.eval.every_steps;
+        let is_due =
+            step == 0 || step >= self.plan.num_steps || (every > 0 && step.is_multiple_of(every));
+        let is_done = self.history.last_eval.is_some_and(|(evaluated, _)| evaluated == step);
+        is_due && !is_done && !self.eval_rows.is_empty()
     }
 
-    fn at_step(&self, error: TrainError) -> TrainError {
-        match error {
-            TrainError::NotFinite(what) => {
-                TrainError::NotFinite(format!("step {}: {what}", self.step))
-            }
-            other => other,
-        }
-    }
-
-    fn evaluate(&mut self) -> Result<Option<f64>, TrainError> {
-        if self.eval_rows.is_empty() {
-            return Ok(None);
-        }
-        let model = self.engine.model();
+    fn evaluate(&mut self) -> Result<(), TrainError> {
         self.console.phase("evaluating");
-        let Evaluation { loss, targets, .. } =
-            evaluate(&model, self.engine.kernels(), &self.eval_rows, || {});
-        let record = EvalRecord { step: self.step, eval_loss: loss, eval_tokens: targets };
+        let model = self.engine.model();
+        let result = evaluate(&model, self.engine.kernels(), &self.eval_rows, || {});
+        let step = self.progress.step;
+        let record = EvalRecord { step, eval_loss: result.loss, eval_tokens: result.targets };
         self.metrics.write(&record)?;
+        self.history.evaluated(step, result.loss);
         self.console.evaluation(&record);
-        Ok(Some(loss))
+        Ok(())
     }
 
     fn save(&mut self) -> Result<(), TrainError> {
         self.console.phase("saving");
+        self.metrics.sync()?;
         let plan = &self.plan;
+        let Progress { step, num_rows, num_tokens } = self.progress;
         let manifest = Manifest {
-            step: self.step,
+            step,
             num_updates: self.engine.num_updates,
-            num_rows: self.num_rows,
-            num_tokens: self.num_tokens,
+            num_rows,
+            num_tokens,
             loader: plan.loader.state(),
             config: plan.config.clone(),
             model_folder: plan.model_folder.clone(),
             tokenizer_folder: plan.tokenizer_folder.clone(),
             kernels: checkpoint::kernel_lines(&plan.kernel_report),
-            files: std::collections::BTreeMap::new(),
+            files: BTreeMap::new(),
         };
-        checkpoint::save(&plan.output, &self.engine, manifest, plan.config.checkpoint.keep)
+        checkpoint::save(&plan.output, &self.engine, manifest, plan.config.checkpoint.keep)?;
+        self.saved = Some(step);
+        Ok(())
     }
+}
+
+/// Zero where no time has passed.
+fn rate(count: u64, secs: f64) -> f64 {
+    if secs > 0.0 { count as f64 / secs } else { 0.0 }
 }

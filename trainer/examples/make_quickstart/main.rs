@@ -15,8 +15,8 @@ use std::{
 use questions::Question;
 use serde_json::{Value, json};
 
-/// Of this many questions about the same thing, one is held out.
-const HOLD_OUT_EVERY: usize = 10;
+/// Of this many questions, one is held out.
+const HOLD_OUT_EVERY: u64 = 9;
 
 fn main() -> io::Result<()> {
     let folder = std::env::args().nth(1).map_or_else(|| PathBuf::from("quickstart"), PathBuf::from);
@@ -49,9 +49,8 @@ fn write_json(path: &Path, value: &Value) -> io::Result<()> {
 fn split(questions: Vec<Question>) -> (Vec<Question>, Vec<Question>) {
     let mut train: Vec<Question> = Vec::new();
     let mut test = Vec::new();
-    for (i, question) in questions.into_iter().enumerate() {
-        // A stride that shares no factor with the number of phrasings meets all of them.
-        if question.may_be_held_out && (i * 7).is_multiple_of(HOLD_OUT_EVERY) {
+    for question in questions {
+        if question.may_be_held_out && hash(&question.turns).is_multiple_of(HOLD_OUT_EVERY) {
             test.push(question);
         } else {
             train.push(question);
@@ -59,6 +58,15 @@ fn split(questions: Vec<Question>) -> (Vec<Question>, Vec<Question>) {
     }
     test.retain(|q| !train.iter().any(|t| t.turns == q.turns));
     (train, test)
+}
+
+/// Decides by the text alone, so that kinds and phrasings are held out alike.
+fn hash(turns: &[String]) -> u64 {
+    let bytes = turns.iter().flat_map(|turn| turn.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash ^ (hash >> 32)
 }
 
 /// A small hybrid: three delta-rule layers to one of attention, like its large relatives.

@@ -160,7 +160,7 @@ const MONTHS: &[&str] = &[
 ];
 
 /// Numbers that are added go up to this.
-const LARGEST_TERM: usize = 9;
+const LARGEST_TERM: usize = 5;
 
 /// Every question, kind after kind.
 pub(crate) fn all() -> Vec<Question> {

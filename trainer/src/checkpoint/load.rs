@@ -7,7 +7,7 @@ use burn_qwen::BlockSpec;
 use safetensors::SafeTensors;
 use sha2::{Digest, Sha256};
 
-use super::{MANIFEST, Manifest, complete_steps, folder, save::hex};
+use super::{COMPLETE, MANIFEST, Manifest, complete_steps, folder, save::hex};
 use crate::{
     engine::{Engine, store::SHARD_TENSORS},
     error::TrainError,
@@ -28,6 +28,12 @@ pub fn resolve(
     match resume {
         "never" => Ok(None),
         "auto" => {
+            for folder in super::incomplete(run) {
+                notices.push(format!(
+                    "passed over {}: its save did not come to an end",
+                    folder.display()
+                ));
+            }
             for &step in steps.iter().rev() {
                 match verify(run, step) {
                     Ok(_) => return Ok(Some(step)),
@@ -67,6 +73,10 @@ fn verify_folder(folder: &Path) -> Result<Manifest, TrainError> {
     };
     let text = std::fs::read_to_string(&path)
         .map_err(|error| damaged(format!("{MANIFEST} cannot be read: {error}")))?;
+    let expected = std::fs::read_to_string(folder.join(COMPLETE)).unwrap_or_default();
+    if hex(&Sha256::digest(text.as_bytes())) != expected.trim() {
+        return Err(damaged(format!("{MANIFEST} is damaged: its checksum differs")));
+    }
     let manifest: Manifest = serde_json::from_str(&text)
         .map_err(|error| damaged(format!("{MANIFEST} cannot be understood: {error}")))?;
     for (name, expected) in &manifest.files {
@@ -84,7 +94,7 @@ fn verify_folder(folder: &Path) -> Result<Manifest, TrainError> {
 /// # Errors
 /// A folder that is no complete checkpoint, or damaged.
 pub fn load(checkpoint: &Path) -> Result<Manifest, TrainError> {
-    if !checkpoint.join(super::COMPLETE).exists() {
+    if !checkpoint.join(COMPLETE).exists() {
         return Err(TrainError::Input(format!(
             "{}: is no complete checkpoint (expected a folder such as \
              RUN/checkpoints/step-00000100)",

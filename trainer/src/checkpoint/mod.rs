@@ -1,8 +1,8 @@
 //! Checkpoints to resume from: written aside, completed by a marker, verified before they are read.
 //!
 //! `checkpoints/step-00000100/` holds one safetensors file per block (parameter and both moments,
-//! flat), `manifest.json` with everything else and the checksum of every file, and `COMPLETE`,
-//! written last. A folder without it does not count.
+//! flat), `manifest.json` with everything else and the checksum of every file, and `COMPLETE` with
+//! the manifest's checksum, written last. A folder without it does not count.
 
 mod load;
 mod save;
@@ -53,6 +53,8 @@ pub fn kernel_lines(report: &SelectionReport) -> Vec<String> {
 
 const MANIFEST: &str = "manifest.json";
 const COMPLETE: &str = "COMPLETE";
+/// Extension of a folder that is being written.
+const PARTIAL: &str = "partial";
 
 fn shard_file(block: usize) -> String {
     format!("block-{block:05}.safetensors")
@@ -65,16 +67,27 @@ pub fn folder(run: &Path, step: u64) -> PathBuf {
 
 /// Steps of all complete checkpoints of a run, in order.
 pub fn complete_steps(run: &Path) -> Vec<u64> {
-    let Ok(entries) = std::fs::read_dir(run.join("checkpoints")) else { return Vec::new() };
-    let mut steps: Vec<u64> = entries
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let name = path.file_name()?.to_str()?.strip_prefix("step-")?;
-            path.join(COMPLETE).exists().then(|| name.parse().ok())?
-        })
-        .collect();
+    let mut steps: Vec<u64> = folders(run).filter_map(|path| complete_step(&path)).collect();
     steps.sort_unstable();
     steps
+}
+
+/// Folders of saves that did not come to their end.
+fn incomplete(run: &Path) -> Vec<PathBuf> {
+    let mut left: Vec<PathBuf> =
+        folders(run).filter(|path| complete_step(path).is_none()).collect();
+    left.sort();
+    left
+}
+
+fn folders(run: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+fn complete_step(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_prefix("step-")?;
+    path.join(COMPLETE).exists().then(|| name.parse().ok())?
 }
 
 /// How settings of a resumed run may differ from those it was started with.
@@ -114,7 +127,8 @@ pub fn check_same_run(saved: &RunConfig, now: &RunConfig) -> Result<Vec<String>,
 fn is_harmless(key: &str) -> bool {
     let sections = ["log.", "checkpoint.", "eval.", "exam."];
     sections.iter().any(|section| key.starts_with(section))
-        || matches!(key, "data.workers" | "data.eval")
+        // Neither changes a bit of the result.
+        || matches!(key, "data.workers" | "data.eval" | "engine.recompute")
 }
 
 fn flatten(value: &toml::Value, prefix: &str, out: &mut BTreeMap<String, String>) {

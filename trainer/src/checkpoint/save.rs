@@ -5,13 +5,16 @@ use std::{fs::File, io::Write, path::Path};
 use safetensors::{Dtype, tensor::TensorView};
 use sha2::{Digest, Sha256};
 
-use super::{COMPLETE, MANIFEST, Manifest, complete_steps, folder, shard_file};
+use super::{
+    COMPLETE, MANIFEST, Manifest, PARTIAL, complete_steps, folder, incomplete, shard_file,
+};
 use crate::{
     engine::{Engine, store::SHARD_TENSORS},
     error::TrainError,
 };
 
-/// Writes a checkpoint of `run`, then removes all but the newest `keep` (0 keeps all).
+/// Writes a checkpoint of `run`, then removes all but the newest `keep` (0 keeps all), and those of
+/// later steps: a run that went back to this step is about to do their work again.
 ///
 /// # Errors
 /// A disk that is full or not writable; older checkpoints are untouched then.
@@ -22,8 +25,8 @@ pub fn save(
     keep: usize,
 ) -> Result<(), TrainError> {
     let target = folder(run, manifest.step);
-    let aside = target.with_extension("partial");
-    remove(&aside)?;
+    remove_partial(run)?;
+    let aside = target.with_extension(PARTIAL);
     std::fs::create_dir_all(&aside)
         .map_err(TrainError::machine(format!("cannot create {}", aside.display())))?;
     for block in 0..engine.store.num_blocks() {
@@ -34,7 +37,7 @@ pub fn save(
     }
     let json = serde_json::to_vec_pretty(&manifest).expect("a manifest is plain values");
     write_synced(&aside.join(MANIFEST), &json)?;
-    write_synced(&aside.join(COMPLETE), b"")?;
+    write_synced(&aside.join(COMPLETE), hex(&Sha256::digest(&json)).as_bytes())?;
     sync_folder(&aside)?;
     // The same step saved again (after a resume) replaces the older copy.
     remove(&target)?;
@@ -43,18 +46,31 @@ pub fn save(
     if let Some(parent) = target.parent() {
         sync_folder(parent)?;
     }
-    let steps = complete_steps(run);
-    if keep > 0 && steps.len() > keep {
-        for &step in &steps[..steps.len() - keep] {
-            remove(&folder(run, step))?;
+    let (steps, later): (Vec<u64>, Vec<u64>) =
+        complete_steps(run).into_iter().partition(|&step| step <= manifest.step);
+    let old = if keep > 0 { steps.len().saturating_sub(keep) } else { 0 };
+    for &step in steps[..old].iter().chain(&later) {
+        remove(&folder(run, step))?;
+    }
+    Ok(())
+}
+
+/// What interrupted saves left.
+fn remove_partial(run: &Path) -> Result<(), TrainError> {
+    for folder in incomplete(run) {
+        if folder.extension().is_some_and(|extension| extension == PARTIAL) {
+            remove(&folder)?;
         }
     }
     Ok(())
 }
 
 fn shard_bytes(tensors: [Vec<f32>; 3]) -> Vec<u8> {
-    let bytes =
-        tensors.map(|values| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+    let bytes = tensors.map(|values| {
+        let mut bytes = Vec::with_capacity(4 * values.len());
+        values.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        bytes
+    });
     let views = SHARD_TENSORS.iter().zip(&bytes).map(|(name, bytes)| {
         let view = TensorView::new(Dtype::F32, vec![bytes.len() / 4], bytes);
         (*name, view.expect("the bytes were made for this shape"))
