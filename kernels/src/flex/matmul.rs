@@ -1,6 +1,16 @@
 //! Large matrix products on all cores, with short sums.
+//!
+//! The right operand is packed into panels of 32 columns; a task computes a panel of the result,
+//! block of the inner size after block. A sum of k terms in blocks of b has rounding errors that grow
+//! with b + k / b instead of k. Tasks own their results and blocks are fixed, so threads change
+//! nothing.
 
-use gemm::{Parallelism, gemm};
+use rayon::prelude::*;
+
+use super::{
+    shared::SharedSlice,
+    tile::{PANEL, Strided, add_panel},
+};
 
 /// A row-major matrix, or the transpose of one.
 #[derive(Clone, Copy)]
@@ -24,64 +34,129 @@ impl<'a> Matrix<'a> {
         let (row, column) = self.strides;
         Self { rows: self.columns, columns: self.rows, strides: (column, row), ..self }
     }
-}
 
-/// Terms of a sum that are added up before they join the rest.
-///
-/// Rounding errors of a sum of k terms grow with k when they are added one after the other; in
-/// blocks of b they grow with b + k / b. Blocks near sqrt(k) are best; longer ones read and write
-/// the result less often.
-fn block_size(k: usize) -> usize {
-    match k {
-        0..=256 => 16,
-        257..=1024 => 64,
-        _ => 256,
+    fn from_element(&self, row: usize, column: usize) -> &'a [f32] {
+        &self.values[row * self.strides.0 + column * self.strides.1..]
     }
 }
+
+/// Terms that are added up before they join the rest of a sum.
+const BLOCK: usize = 32;
+
+/// Rows of the result that a task computes, so that few columns still give work to all cores.
+const ROWS_PER_TASK: usize = 512;
+
+/// Fewer rows than this do not repay packing.
+const FEW_ROWS: usize = 4;
 
 /// `out (+)= a b`, row-major.
 pub(crate) fn matmul(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], accumulate: bool) {
     let (m, n, k) = (a.rows, b.columns, a.columns);
     assert_eq!(k, b.rows, "inner sizes");
     assert_eq!(out.len(), m * n, "result of {m} x {n}");
-    if k == 0 {
-        if !accumulate {
-            out.fill(0.0);
+    if !accumulate {
+        out.fill(0.0);
+    }
+    if m == 0 || n == 0 || k == 0 {
+        return;
+    }
+    if m < FEW_ROWS && b.strides.0 == 1 && a.strides.1 == 1 {
+        return dot_products(a, b, out);
+    }
+    let panels = n.div_ceil(PANEL);
+    let row_tasks = m.div_ceil(ROWS_PER_TASK);
+    let out = SharedSlice::new(out);
+    (0..panels * row_tasks).into_par_iter().for_each_init(Vec::new, |packed, task| {
+        let (panel, row_task) = (task / row_tasks, task % row_tasks);
+        let rows = row_task * ROWS_PER_TASK..m.min((row_task + 1) * ROWS_PER_TASK);
+        panel_task(a, b, &out, packed, (panel * PANEL, rows.start, rows.len()));
+    });
+}
+
+/// The columns from `column` of the rows from `row`.
+fn panel_task(
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    out: &SharedSlice<'_>,
+    packed: &mut Vec<f32>,
+    (column, row, num_rows): (usize, usize, usize),
+) {
+    let (n, k) = (b.columns, a.columns);
+    let width = PANEL.min(n - column);
+    packed.resize(k * PANEL, 0.0);
+    pack(b, column, width, packed);
+    let mut sums = vec![0.0; num_rows * PANEL];
+    for start in (0..k).step_by(BLOCK) {
+        let len = BLOCK.min(k - start);
+        let a = Strided { data: a.from_element(row, start), row: a.strides.0, column: a.strides.1 };
+        add_panel(num_rows, len, a, &packed[start * PANEL..], (&mut sums, PANEL));
+    }
+    for (i, sums) in sums.chunks_exact(PANEL).enumerate() {
+        let at = (row + i) * n + column;
+        // SAFETY: only this task writes these rows of these columns.
+        let out = unsafe { out.row(at..at + width) };
+        for (y, &sum) in out.iter_mut().zip(sums) {
+            *y += sum;
+        }
+    }
+}
+
+/// Columns `column .. column + width` of b, row after row; the rest of a panel is 0.
+fn pack(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
+    if b.strides.1 == 1 {
+        for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
+            row[..width].copy_from_slice(&b.from_element(p, column)[..width]);
+            row[width..].fill(0.0);
         }
         return;
     }
-    let block = block_size(k);
-    let mut start = 0;
-    while start < k {
-        let len = block.min(k - start);
-        let read = accumulate || start > 0;
-        // SAFETY: `a` and `b` hold their rows times columns elements at these strides, of which
-        // columns (rows of b) start .. start + len are read; `out` is m x n and borrowed mutably.
-        unsafe {
-            gemm(
-                m,
-                n,
-                len,
-                out.as_mut_ptr(),
-                1,
-                n as isize,
-                read,
-                a.values.as_ptr().add(start * a.strides.1),
-                a.strides.1 as isize,
-                a.strides.0 as isize,
-                b.values.as_ptr().add(start * b.strides.0),
-                b.strides.1 as isize,
-                b.strides.0 as isize,
-                1.0,
-                1.0,
-                false,
-                false,
-                false,
-                Parallelism::Rayon(0),
-            );
-        }
-        start += len;
+    if width < PANEL {
+        packed.fill(0.0);
     }
+    for j in 0..width {
+        let source = b.from_element(0, column + j);
+        for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
+            row[j] = source[p * b.strides.0];
+        }
+    }
+}
+
+/// A few rows times a transposed matrix: each result is a sum of products of two rows.
+fn dot_products(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32]) {
+    const OUTPUTS_PER_TASK: usize = 64;
+    let (n, k) = (b.columns, a.columns);
+    for (i, out) in out.chunks_exact_mut(n).enumerate() {
+        let x = &a.from_element(i, 0)[..k];
+        out.par_chunks_mut(OUTPUTS_PER_TASK).enumerate().for_each(|(task, out)| {
+            for (j, y) in out.iter_mut().enumerate() {
+                let column = task * OUTPUTS_PER_TASK + j;
+                *y += dot(x, &b.from_element(0, column)[..k]);
+            }
+        });
+    }
+}
+
+/// Sum of products in 32 interleaved partial sums, joined pairwise.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0f32; 32];
+    let (a, a_rest) = a.as_chunks::<32>();
+    let (b, b_rest) = b.as_chunks::<32>();
+    for (x, y) in a.iter().zip(b) {
+        for l in 0..32 {
+            sums[l] += x[l] * y[l];
+        }
+    }
+    for (l, (&x, &y)) in a_rest.iter().zip(b_rest).enumerate() {
+        sums[l] += x * y;
+    }
+    let mut width = 16;
+    while width > 0 {
+        for l in 0..width {
+            sums[l] += sums[l + width];
+        }
+        width /= 2;
+    }
+    sums[0]
 }
 
 #[cfg(test)]

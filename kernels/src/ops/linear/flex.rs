@@ -1,4 +1,4 @@
-//! `linear` by the `gemm` crate: one pass forward, two backward, bias and residual in place.
+//! `linear` on all cores: one pass forward, two backward, bias and residual in place.
 
 use std::sync::Arc;
 
