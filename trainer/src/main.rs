@@ -13,6 +13,11 @@ use std::{
 use burn_qwen_trainer::TrainError;
 use clap::Parser;
 use cli::{Cli, Command};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level::emulate_default_handler,
+};
 
 /// The signal that asked to stop; 0 for none.
 static STOP: AtomicI32 = AtomicI32::new(0);
@@ -40,16 +45,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), TrainError> {
     match command {
         Command::Train(args) => {
-            // The first signal lets the step end and saves; a second one ends at once.
-            let handler = || {
-                if STOP.swap(SIGNAL, Ordering::SeqCst) != 0 {
-                    std::process::abort();
-                }
-            };
-            ctrlc::set_handler(handler).map_err(|e| TrainError::Machine {
-                what: "cannot watch for signals".to_string(),
-                source: std::io::Error::other(e),
-            })?;
+            watch_signals().map_err(TrainError::machine("cannot watch for signals"))?;
             commands::train::run(args, &STOP)
         }
         Command::Recipes { name, json } => commands::recipes::run(name.as_deref(), json),
@@ -70,8 +66,19 @@ fn run(command: Command) -> Result<(), TrainError> {
     }
 }
 
-/// SIGINT; the handler is not told which signal came.
-const SIGNAL: i32 = 2;
+/// The first signal lets the step end and saves; a second one ends the process at once.
+fn watch_signals() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("signals".to_string()).spawn(move || {
+        for signal in signals.forever() {
+            if STOP.swap(signal, Ordering::SeqCst) != 0 {
+                // As if we had never listened; its only error is a number that is no signal.
+                let _ = emulate_default_handler(signal);
+            }
+        }
+    })?;
+    Ok(())
+}
 
 /// A panic is our bug: one message, without a wall of frames, and exit code 1.
 fn report_panics() {
