@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use toml::{Table, Value};
+use toml::{
+    Table, Value,
+    de::{DeTable, DeValue},
+};
 
 use crate::{config::RunConfig, error::TrainError};
 
@@ -11,10 +14,10 @@ use crate::{config::RunConfig, error::TrainError};
 /// # Errors
 /// Unknown keys (with the nearest known one), wrong types, malformed overrides.
 pub fn load(text: &str, origin: &str, overrides: &[String]) -> Result<RunConfig, TrainError> {
-    let mut table: Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| TrainError::Input(locate(origin, text, &error)))?;
-    check_keys(&table, &known(), "", &|key| place_of(text, origin, key))?;
+    let malformed = |error: toml::de::Error| TrainError::Input(locate(origin, text, &error));
+    let spanned = DeTable::parse(text).map_err(malformed)?;
+    check_keys(spanned.get_ref(), &known(), "", &|at| place(origin, text, at))?;
+    let mut table: Table = text.parse().map_err(malformed)?;
     // Typed once with positions, before overrides blur them.
     let typed: Result<RunConfig, _> = toml::from_str(text);
     if let Err(error) = typed {
@@ -54,25 +57,28 @@ fn known() -> Table {
 }
 
 fn check_keys(
-    table: &Table,
+    table: &DeTable<'_>,
     known: &Table,
     prefix: &str,
-    place: &dyn Fn(&str) -> String,
+    place: &dyn Fn(usize) -> String,
 ) -> Result<(), TrainError> {
     for (key, value) in table {
-        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        match known.get(key) {
-            Some(Value::Table(inner)) => match value {
-                Value::Table(value) => check_keys(value, inner, &path, place)?,
-                _ => {
-                    return Err(TrainError::Input(format!(
-                        "{}: {path} must be a table, found {value}",
-                        place(key)
-                    )));
-                }
-            },
-            Some(_) => {}
-            None => return Err(unknown_key(&path, &place(key))),
+        let at = key.span().start;
+        let key: &str = key.get_ref();
+        let path = if prefix.is_empty() { key.to_string() } else { format!("{prefix}.{key}") };
+        match (known.get(key), value.get_ref()) {
+            (Some(Value::Table(inner)), DeValue::Table(value)) => {
+                check_keys(value, inner, &path, place)?;
+            }
+            (Some(Value::Table(_)), value) => {
+                return Err(TrainError::Input(format!(
+                    "{}: {path} must be a table, found a value of type {}",
+                    place(at),
+                    value.type_str()
+                )));
+            }
+            (Some(_), _) => {}
+            (None, _) => return Err(unknown_key(&path, &place(at))),
         }
     }
     Ok(())
@@ -139,26 +145,21 @@ fn parse_value(text: &str) -> Value {
     }
 }
 
-fn place_of(text: &str, origin: &str, key: &str) -> String {
-    let line = text.lines().position(|line| {
-        let line = line.trim_start();
-        line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
-            || line.trim_end() == format!("[{key}]")
-    });
-    match line {
-        Some(line) => format!("{origin}:{}", line + 1),
-        None => origin.to_string(),
-    }
+/// File and line of a byte of the text.
+fn place(origin: &str, text: &str, at: usize) -> String {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    format!("{origin}:{line}")
 }
 
 fn locate(origin: &str, text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim();
     match error.span() {
         Some(span) => {
-            let before = &text[..span.start.min(text.len())];
-            let line = before.matches('\n').count() + 1;
-            let source = text.lines().nth(line - 1).unwrap_or_default().trim();
-            format!("{origin}:{line}: {message}, in `{source}`")
+            let before = &text.as_bytes()[..span.start.min(text.len())];
+            let line = before.iter().filter(|&&byte| byte == b'\n').count();
+            let source = text.lines().nth(line).unwrap_or_default().trim();
+            format!("{}: {message}, in `{source}`", place(origin, text, span.start))
         }
         None => format!("{origin}: {message}"),
     }
