@@ -29,6 +29,8 @@ pub struct Plan {
     pub output: PathBuf,
     /// Step of the checkpoint to resume from.
     pub resume: Option<u64>,
+    /// Whether the folder holds an earlier run that this one takes the place of.
+    pub replaces: bool,
     /// Folder of the model's configuration and, unless it starts from random weights, its weights.
     pub model_folder: PathBuf,
     /// Folder of tokenizer and template.
@@ -65,7 +67,7 @@ impl Plan {
     pub fn new(config: RunConfig, output: &Path, force: bool) -> Result<Self, TrainError> {
         check(&config)?;
         let mut notices = Vec::new();
-        let resume = prepare_output(&config, output, force, &mut notices)?;
+        let (resume, replaces) = check_output(&config, output, force, &mut notices)?;
         let model = &config.model;
         let model_folder = inputs::model_folder(&model.path, model.revision.as_deref())?;
         let tokenizer_folder = match &model.tokenizer {
@@ -93,10 +95,17 @@ impl Plan {
         } else {
             Some(inputs::loader(&config.data.eval, &tokenizer_folder, &config.data)?)
         };
+        if replaces {
+            let files = [Some(&loader), eval_loader.as_ref()].into_iter().flatten();
+            let files = files.flat_map(|loader| &loader.source().summary().files);
+            let inputs = files.map(|file| &file.path).chain([&model_folder, &tokenizer_folder]);
+            check_inputs_outside(output, inputs)?;
+        }
         Ok(Self {
             config,
             output: output.to_path_buf(),
             resume,
+            replaces,
             model_folder,
             tokenizer_folder,
             qwen,
@@ -192,13 +201,14 @@ fn check(config: &RunConfig) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Decides whether the folder may be used; clears it if that was asked for.
-fn prepare_output(
+/// Decides whether the folder may be used: the step to resume from, and whether an earlier run is
+/// to be replaced.
+fn check_output(
     config: &RunConfig,
     output: &Path,
     force: bool,
     notices: &mut Vec<String>,
-) -> Result<Option<u64>, TrainError> {
+) -> Result<(Option<u64>, bool), TrainError> {
     let is_empty = std::fs::read_dir(output).map_or(true, |mut entries| entries.next().is_none());
     if output.is_file() {
         return Err(TrainError::Input(format!("--output {}: is a file", output.display())));
@@ -208,17 +218,15 @@ fn prepare_output(
         if resume.is_none() && config.checkpoint.resume == "auto" {
             notices.push("no checkpoint to resume from: starting anew".to_string());
         }
-        return Ok(resume);
+        return Ok((resume, false));
     }
     let is_run = output.join("config.toml").exists();
     if force && is_run {
-        std::fs::remove_dir_all(output)
-            .map_err(TrainError::machine(format!("cannot remove {}", output.display())))?;
-        return Ok(None);
+        return Ok((None, true));
     }
     if config.checkpoint.resume == "auto" && is_run {
         notices.push("no complete checkpoint in the run's folder: starting anew".to_string());
-        return Ok(None);
+        return Ok((None, false));
     }
     let advice = if force {
         "it is not the folder of a run, so --force does not remove it: choose another folder"
@@ -229,6 +237,22 @@ fn prepare_output(
         "--output {}: exists and is not empty; {advice}",
         output.display()
     )))
+}
+
+/// A run must not remove what it reads.
+fn check_inputs_outside<'a>(
+    output: &Path,
+    mut inputs: impl Iterator<Item = &'a PathBuf>,
+) -> Result<(), TrainError> {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let output = whole(output);
+    match inputs.find(|path| whole(path).starts_with(&output)) {
+        Some(path) => Err(TrainError::Input(format!(
+            "--force would remove {}, which this run reads: use another --output",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn check_vocabulary(qwen: &QwenConfig, loader: &Loader) -> Result<(), TrainError> {

@@ -88,9 +88,13 @@ pub fn run(
 ) -> Result<(Summary, Engine), TrainError> {
     // Before any file changes: a run that may not go on must stay as it is.
     let (engine, progress) = start(plan, console)?;
+    let eval_rows = eval_rows(plan)?;
+    if plan.replaces {
+        std::fs::remove_dir_all(&plan.output)
+            .map_err(TrainError::machine(format!("cannot remove {}", plan.output.display())))?;
+    }
     write_run_files(plan)?;
     let (metrics, history) = MetricsFile::open(&plan.output, progress.step)?;
-    let eval_rows = eval_rows(plan)?;
     let saved = plan.resume;
     let mut run = Run { plan, engine, metrics, history, console, eval_rows, saved, progress };
     let summary = run.steps(stop)?;
@@ -152,14 +156,13 @@ fn write_run_files(plan: &Plan) -> Result<(), TrainError> {
     std::fs::create_dir_all(folder)
         .map_err(TrainError::machine(format!("cannot create {}", folder.display())))?;
     let config = toml::to_string(&plan.config).expect("settings are plain values");
-    let json = |value: &serde_json::Value| serde_json::to_string_pretty(value).unwrap_or_default();
-    let kernels = serde_json::to_value(&plan.kernel_report).unwrap_or_default();
-    let report = serde_json::to_value(&plan.data_report).unwrap_or_default();
-    for (name, text) in [
-        ("config.toml", config),
-        ("kernels.json", json(&kernels)),
-        ("data-report.json", json(&report)),
-    ] {
+    let kernels = serde_json::to_string_pretty(&plan.kernel_report);
+    let kernels = kernels.expect("a report is plain values");
+    let report = serde_json::to_string_pretty(&plan.data_report);
+    let report = report.expect("a report is plain values");
+    for (name, text) in
+        [("config.toml", config), ("kernels.json", kernels), ("data-report.json", report)]
+    {
         let path = folder.join(name);
         std::fs::write(&path, text)
             .map_err(TrainError::machine(format!("cannot write {}", path.display())))?;
