@@ -19,7 +19,7 @@ pub enum TrainError {
     /// Kernels that cannot be had.
     #[error(transparent)]
     Kernels(#[from] KernelError),
-    /// Numbers that left the finite range.
+    /// Numbers that left the finite range: by weights, data or a learning rate, all given to us.
     #[error("{0}")]
     NotFinite(String),
     /// A check ran and did not pass.
@@ -48,8 +48,12 @@ impl TrainError {
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Input(_) | Self::Model(_) | Self::Data(_) | Self::Kernels(_) => 2,
-            Self::NotFinite(_) | Self::Machine { .. } => 1,
+            Self::Input(_)
+            | Self::Model(_)
+            | Self::Data(_)
+            | Self::Kernels(_)
+            | Self::NotFinite(_) => 2,
+            Self::Machine { .. } => 1,
             Self::Check(_) => 3,
             Self::Stopped(signal) => (128 + signal) as u8,
         }
