@@ -16,7 +16,7 @@ pub(crate) fn first_screen(plan: &Plan) -> String {
     line(
         "model",
         format!(
-            "{} from {}, {:.1}M parameters ({} layers, hidden {}, vocabulary {})",
+            "{} from {}, {:.2}M parameters ({} layers, hidden {}, vocabulary {})",
             qwen.family.model_type(),
             plan.model_folder.display(),
             plan.num_parameters() as f64 / 1e6,
@@ -43,10 +43,13 @@ pub(crate) fn first_screen(plan: &Plan) -> String {
     line(
         "data",
         format!(
-            "{} samples of {} rows in {} files; {} documents, {} tokens, {} trained",
+            "{} samples of {} rows in {}; {} documents, {} tokens, {} trained",
             report.source.num_samples,
             report.source.num_rows,
-            report.source.files.len(),
+            match report.source.files.len() {
+                1 => "one file".to_string(),
+                files => format!("{files} files"),
+            },
             report.num_documents,
             report.num_tokens,
             report.num_trained
@@ -83,10 +86,10 @@ pub(crate) fn first_screen(plan: &Plan) -> String {
     line(
         "steps",
         format!(
-            "{} of up to {} tokens; {:?} schedule, lr {:e}, {} warm-up steps",
+            "{} of up to {} tokens; {} schedule, lr {:e}, {} warm-up steps",
             plan.num_steps,
             config.train.gradient_accumulation as usize * config.data.max_tokens,
-            config.train.schedule,
+            format!("{:?}", config.train.schedule).to_lowercase(),
             config.train.lr,
             config.train.warmup_steps
         ),
