@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicI32, Ordering},
     time::Instant,
 };
@@ -115,7 +115,9 @@ fn start(plan: &mut Plan, console: &Console) -> Result<(Engine, Progress), Train
     let folder = checkpoint::folder(&plan.output, step);
     let manifest = checkpoint::load(&folder)?;
     let notices = checkpoint::check_same_run(&manifest.config, &plan.config)?;
-    notices.iter().for_each(|notice| console.notice(notice));
+    for notice in notices {
+        console.notice(&notice);
+    }
     // Every value is replaced by the checkpoint's.
     let mut engine = build_engine(plan, |spec| Ok(vec![0.0; spec.num_elements()]))?;
     engine.restore(&folder, &manifest, &plan.device)?;
@@ -304,6 +306,12 @@ impl Run<'_> {
         self.metrics.sync()?;
         let plan = &self.plan;
         let Progress { step, num_rows, num_tokens } = self.progress;
+        // The update that breaks a model is noticed by the next step's loss: do not save it.
+        if let Some(place) = self.engine.first_non_finite_param() {
+            return Err(TrainError::NotFinite(format!(
+                "step {step}: {place}; lower train.lr; nothing was saved"
+            )));
+        }
         let manifest = Manifest {
             step,
             num_updates: self.engine.num_updates,
@@ -311,8 +319,8 @@ impl Run<'_> {
             num_tokens,
             loader: plan.loader.state(),
             config: plan.config.clone(),
-            model_folder: plan.model_folder.clone(),
-            tokenizer_folder: plan.tokenizer_folder.clone(),
+            model_folder: absolute(&plan.model_folder),
+            tokenizer_folder: absolute(&plan.tokenizer_folder),
             kernels: checkpoint::kernel_lines(&plan.kernel_report),
             files: BTreeMap::new(),
         };
@@ -320,6 +328,11 @@ impl Run<'_> {
         self.saved = Some(step);
         Ok(())
     }
+}
+
+/// An export is written from any folder.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Zero where no time has passed.

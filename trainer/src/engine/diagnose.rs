@@ -31,7 +31,7 @@ impl Engine {
     }
 
     /// The first parameter with a value that is not finite.
-    pub(super) fn first_non_finite_param(&self) -> Option<String> {
+    pub(crate) fn first_non_finite_param(&self) -> Option<String> {
         for (block, spec) in self.store.specs().iter().enumerate() {
             for (i, param) in spec.params.iter().enumerate() {
                 let values = self.store.param_values(block, i);

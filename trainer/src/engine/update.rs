@@ -36,7 +36,7 @@ impl Engine {
         if norm.is_finite() {
             return Ok(norm);
         }
-        let place = self.first_non_finite_grad();
+        let place = self.first_non_finite_param().or_else(|| self.first_non_finite_grad());
         let place = place.unwrap_or_else(|| "the squares of the gradients overflow".to_string());
         Err(TrainError::NotFinite(format!("the gradient norm is {norm}: {place}")))
     }
