@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use burn_qwen::QwenConfig;
 use burn_qwen_data::{ChatTemplate, DataConfig, Loader, Renderer, Source, Tokenizer, hub, source};
 
 use crate::error::TrainError;
@@ -62,6 +63,22 @@ pub fn renderer(folder: &Path, config: &DataConfig) -> Result<Renderer, TrainErr
     let tokenizer = Arc::new(Tokenizer::from_folder(folder)?);
     let template = ChatTemplate::select(&config.template, &tokenizer)?;
     Ok(Renderer::new(tokenizer, template, config.render_policy()))
+}
+
+/// Every token of the tokenizer has a row of the embedding.
+///
+/// # Errors
+/// A tokenizer with more tokens than the model.
+pub fn check_vocabulary(qwen: &QwenConfig, renderer: &Renderer) -> Result<(), TrainError> {
+    let tokens = renderer.tokenizer().vocab_size();
+    if tokens > qwen.vocab_size {
+        return Err(TrainError::Input(format!(
+            "the tokenizer has {tokens} tokens, the model's vocab_size is {}: they do not belong \
+             together",
+            qwen.vocab_size
+        )));
+    }
+    Ok(())
 }
 
 /// A loader over entries of data.

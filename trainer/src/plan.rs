@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{DType, Device};
 use burn_qwen::{QwenConfig, flops::num_parameters, weights::Checkpoint};
-use burn_qwen_data::{DataReport, Loader};
+use burn_qwen_data::{DataReport, Loader, Source};
 use burn_qwen_kernels::{BackendKind, Kernels, SelectionReport};
 
 use crate::{
@@ -55,6 +55,8 @@ pub struct Plan {
     pub data_report: DataReport,
     /// Evaluation data.
     pub eval_loader: Option<Loader>,
+    /// Questions for the trained model.
+    pub exam: Option<Source>,
     /// What the user should know before the run starts.
     pub notices: Vec<String>,
 }
@@ -87,7 +89,7 @@ impl Plan {
         let (kernels, kernel_report) = Kernels::resolve(&config.kernels, &case)?;
 
         let loader = inputs::loader(&config.data.train, &tokenizer_folder, &config.data)?;
-        check_vocabulary(&qwen, &loader)?;
+        inputs::check_vocabulary(&qwen, loader.renderer())?;
         notices.push(format!("chat template: {}", loader.renderer().template().origin()));
         let (num_rows, num_steps, data_report) = length(&config, &loader)?;
         let eval_loader = if config.data.eval.is_empty() {
@@ -95,9 +97,14 @@ impl Plan {
         } else {
             Some(inputs::loader(&config.data.eval, &tokenizer_folder, &config.data)?)
         };
+        let exam = match &config.exam.data {
+            Some(path) => Some(Source::open(std::slice::from_ref(path), config.data.format)?),
+            None => None,
+        };
         if replaces {
-            let files = [Some(&loader), eval_loader.as_ref()].into_iter().flatten();
-            let files = files.flat_map(|loader| &loader.source().summary().files);
+            let sources = [Some(loader.source()), eval_loader.as_ref().map(Loader::source)];
+            let sources = sources.into_iter().chain([exam.as_ref()]).flatten();
+            let files = sources.flat_map(|source| &source.summary().files);
             let inputs = files.map(|file| &file.path).chain([&model_folder, &tokenizer_folder]);
             check_inputs_outside(output, inputs)?;
         }
@@ -118,6 +125,7 @@ impl Plan {
             loader,
             data_report,
             eval_loader,
+            exam,
             notices,
         })
     }
@@ -210,6 +218,9 @@ fn check_output(
     notices: &mut Vec<String>,
 ) -> Result<(Option<u64>, bool), TrainError> {
     let is_empty = std::fs::read_dir(output).map_or(true, |mut entries| entries.next().is_none());
+    if output.as_os_str().is_empty() {
+        return Err(TrainError::Input("--output is empty: name the run's folder".to_string()));
+    }
     if output.is_file() {
         return Err(TrainError::Input(format!("--output {}: is a file", output.display())));
     }
@@ -255,35 +266,17 @@ fn check_inputs_outside<'a>(
     }
 }
 
-fn check_vocabulary(qwen: &QwenConfig, loader: &Loader) -> Result<(), TrainError> {
-    let tokens = loader.renderer().tokenizer().vocab_size();
-    if tokens > qwen.vocab_size {
-        return Err(TrainError::Input(format!(
-            "the tokenizer has {tokens} tokens, the model's vocab_size is {}: they do not belong \
-             together",
-            qwen.vocab_size
-        )));
-    }
-    Ok(())
-}
-
 /// Rows (if counted), optimizer steps, and the report of one pass.
 fn length(
     config: &RunConfig,
     loader: &Loader,
 ) -> Result<(Option<u64>, u64, DataReport), TrainError> {
     let accumulation = config.train.gradient_accumulation;
-    let nothing = || {
-        TrainError::Input(
-            "no sample of data.train gives a row: `burn-qwen data stats` tells the reasons"
-                .to_string(),
-        )
-    };
     if let Some(epochs) = config.train.epochs {
         let (rows, report) = loader.measure(epochs)?;
         let rows: u64 = rows.iter().sum();
         if rows == 0 {
-            return Err(nothing());
+            return Err(no_rows(&report, config.data.max_tokens));
         }
         return Ok((Some(rows), rows.div_ceil(accumulation), report));
     }
@@ -295,7 +288,24 @@ fn length(
     }
     let (rows, report) = loader.measure(1)?;
     if rows[0] == 0 {
-        return Err(nothing());
+        return Err(no_rows(&report, config.data.max_tokens));
     }
     Ok((None, steps, report))
+}
+
+/// Nothing to train on, and why.
+fn no_rows(report: &DataReport, max_tokens: usize) -> TrainError {
+    let left_out =
+        report.source.rejected.iter().chain(&report.skipped).map(|(reason, rejected)| {
+            format!("{} left out: {reason} ({})", rejected.count, rejected.places.join(", "))
+        });
+    let long = (report.long.samples_dropped > 0).then(|| {
+        format!("{} left out: longer than {max_tokens} tokens", report.long.samples_dropped)
+    });
+    let reasons: Vec<String> = left_out.chain(long).collect();
+    TrainError::Input(format!(
+        "no sample of data.train gives a row, of {} samples: {}",
+        report.source.num_rows,
+        reasons.join("; ")
+    ))
 }

@@ -12,7 +12,10 @@ use burn_qwen_trainer::{TrainError, inputs};
 use serde_json::json;
 
 use super::{note, print, print_json, settings};
-use crate::{cli::GenerateArgs, commands::eval::load_model};
+use crate::{
+    cli::GenerateArgs,
+    commands::eval::{Loaded, load_model},
+};
 
 struct Session {
     model: Model,
@@ -33,8 +36,9 @@ impl Session {
             return wrong("--top-p must be above 0 and at most 1");
         }
         let config = settings(&args.set)?;
-        let (model, kernels, folder) = load_model(&args.model, &config)?;
-        let renderer = inputs::renderer(&folder, &config.data)?;
+        let Loaded { model, kernels, tokenizer_folder, qwen } = load_model(&args.model, &config)?;
+        let renderer = inputs::renderer(&tokenizer_folder, &config.data)?;
+        inputs::check_vocabulary(&qwen, &renderer)?;
         let sampling = Sampling {
             temperature: args.temperature,
             top_k: args.top_k,

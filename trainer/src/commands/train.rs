@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use burn_qwen_data::Source;
 use burn_qwen_trainer::{
     TrainError,
     config::RunConfig,
@@ -133,11 +132,10 @@ fn take_exam(
     engine: &Engine,
     console: &Console,
 ) -> Result<Option<Vec<Answer>>, TrainError> {
-    let Some(data) = &plan.config.exam.data else { return Ok(None) };
-    let source = Source::open(std::slice::from_ref(data), plan.config.data.format)?;
+    let Some(source) = &plan.exam else { return Ok(None) };
     console.notice(&format!("answering {} held-out questions", source.summary().num_samples));
     let model = engine.model();
-    let answers = exam::run(&model, engine.kernels(), plan.loader.renderer(), &source, || {})?;
+    let answers = exam::run(&model, engine.kernels(), plan.loader.renderer(), source, || {})?;
     Ok(Some(answers))
 }
 
