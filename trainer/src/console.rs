@@ -52,19 +52,16 @@ impl Console {
             record.tokens_per_second,
             duration(eta)
         );
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(record.step);
-                bar.set_message(text);
-            }
-            None => {
-                let shown = record.step == 1
-                    || record.step == num_steps
-                    || record.step.is_multiple_of(self.every_steps);
-                if shown {
-                    line(&format!("step {}/{num_steps}  {text}", record.step));
-                }
-            }
+        if let Some(bar) = &self.bar {
+            bar.set_position(record.step);
+            bar.set_message(text);
+            return;
+        }
+        let shown = record.step == 1
+            || record.step == num_steps
+            || record.step.is_multiple_of(self.every_steps);
+        if shown {
+            line(&format!("step {}/{num_steps}  {text}", record.step));
         }
     }
 

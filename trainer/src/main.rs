@@ -61,7 +61,10 @@ fn run(command: Command) -> Result<(), TrainError> {
         Command::Export { checkpoint, folder, dtype, force } => {
             commands::export::run(&checkpoint, &folder, dtype.as_deref(), force)
         }
-        Command::Devices { json } => commands::devices::run(json),
+        Command::Devices { json } => {
+            commands::devices::run(json);
+            Ok(())
+        }
         Command::Kernels(command) => commands::kernels::run(command),
     }
 }

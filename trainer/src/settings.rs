@@ -147,18 +147,19 @@ fn parse_value(text: &str) -> Value {
 
 /// File and line of a byte of the text.
 fn place(origin: &str, text: &str, at: usize) -> String {
-    let before = &text.as_bytes()[..at.min(text.len())];
-    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-    format!("{origin}:{line}")
+    format!("{origin}:{}", line(text, at) + 1)
+}
+
+/// Lines before a byte of the text.
+fn line(text: &str, at: usize) -> usize {
+    text.char_indices().take_while(|(i, _)| *i < at).filter(|(_, c)| *c == '\n').count()
 }
 
 fn locate(origin: &str, text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim();
     match error.span() {
         Some(span) => {
-            let before = &text.as_bytes()[..span.start.min(text.len())];
-            let line = before.iter().filter(|&&byte| byte == b'\n').count();
-            let source = text.lines().nth(line).unwrap_or_default().trim();
+            let source = text.lines().nth(line(text, span.start)).unwrap_or_default().trim();
             format!("{}: {message}, in `{source}`", place(origin, text, span.start))
         }
         None => format!("{origin}: {message}"),

@@ -38,7 +38,7 @@ pub fn resolve(
                 match verify(run, step) {
                     Ok(_) => return Ok(Some(step)),
                     Err(error) => {
-                        notices.push(format!("passed over a damaged checkpoint: {error}"))
+                        notices.push(format!("passed over a damaged checkpoint: {error}"));
                     }
                 }
             }

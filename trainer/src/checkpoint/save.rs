@@ -1,6 +1,6 @@
 //! Writing a checkpoint so that a crash at any moment leaves the previous one whole.
 
-use std::{fs::File, io::Write, path::Path};
+use std::{fmt::Write as _, fs::File, io::Write as _, path::Path};
 
 use safetensors::{Dtype, tensor::TensorView};
 use sha2::{Digest, Sha256};
@@ -68,7 +68,9 @@ fn remove_partial(run: &Path) -> Result<(), TrainError> {
 fn shard_bytes(tensors: [Vec<f32>; 3]) -> Vec<u8> {
     let bytes = tensors.map(|values| {
         let mut bytes = Vec::with_capacity(4 * values.len());
-        values.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        for x in values {
+            bytes.extend_from_slice(&x.to_le_bytes());
+        }
         bytes
     });
     let views = SHARD_TENSORS.iter().zip(&bytes).map(|(name, bytes)| {
@@ -79,7 +81,11 @@ fn shard_bytes(tensors: [Vec<f32>; 3]) -> Vec<u8> {
 }
 
 pub(super) fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {

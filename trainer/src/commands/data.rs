@@ -75,7 +75,7 @@ fn marked(ids: &[u32], mask: &[bool], tokenizer: &Tokenizer) -> String {
         let len = mask[start..].iter().take_while(|&&m| m == mask[start]).count();
         let piece = tokenizer.decode(&ids[start..start + len], false);
         if mask[start] {
-            text.push_str(&format!("\u{ab}{piece}\u{bb}"));
+            text.extend(["\u{ab}", &piece, "\u{bb}"]);
         } else {
             text.push_str(&piece);
         }

@@ -19,12 +19,11 @@ const TYPICAL: &str = r#"{"model_type": "qwen3_5_text", "vocab_size": 248320, "h
 pub(crate) fn run(command: KernelsCommand) -> Result<(), TrainError> {
     let KernelsCommand::List { model, set, json } = command;
     let config = settings(&set)?;
-    let qwen = match &model {
-        Some(path) => QwenConfig::from_folder(&inputs::model_folder(path, None)?)?,
-        None => {
-            let typical = serde_json::from_str(TYPICAL).expect("the constant is valid JSON");
-            QwenConfig::from_json(typical, "a typical model")?
-        }
+    let qwen = if let Some(path) = &model {
+        QwenConfig::from_folder(&inputs::model_folder(path, None)?)?
+    } else {
+        let typical = serde_json::from_str(TYPICAL).expect("the constant is valid JSON");
+        QwenConfig::from_json(typical, "a typical model")?
     };
     let case = qwen.kernel_case(BackendKind::Flex, DType::F32, true, config.data.max_tokens);
     let (_, report) = Kernels::resolve(&config.kernels, &case)?;

@@ -50,13 +50,10 @@ impl Engine {
 
         let (loss, mut dx, mut embedding_grad) = self.head(x, batch, &ctx)?;
         for block in (1..last).rev() {
-            let graph = match graphs.pop() {
-                Some(graph) => graph,
-                None => {
-                    let input = inputs.pop().expect("each layer's input was kept");
-                    self.with_graph(block, input, &ctx)
-                }
-            };
+            let graph = graphs.pop().unwrap_or_else(|| {
+                let input = inputs.pop().expect("each layer's input was kept");
+                self.with_graph(block, input, &ctx)
+            });
             let Graph { params, input, output } = graph;
             // The gradient of sum(y * dy) with respect to y is dy, exactly.
             let mut grads = (output * dx.autodiff()).sum().backward();
