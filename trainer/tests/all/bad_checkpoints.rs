@@ -154,7 +154,7 @@ fn derived_values_are_printed() {
     fields.remove("rope_theta");
     fields.remove("partial_rotary_factor");
     config["rope_parameters"] =
-        json!({"rope_theta": 1000000, "rope_type": "default", "partial_rotary_factor": 0.5});
+        json!({"rope_theta": 1e6, "rope_type": "default", "partial_rotary_factor": 0.5});
     let bench = Bench::with_config(&config);
     let train = "train --model model --data chats.jsonl --output run --max-steps 1";
     let (_, stderr) = bench.ends(train, 0);

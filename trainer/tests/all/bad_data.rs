@@ -71,7 +71,7 @@ fn samples_that_cannot_be_trained_on_are_counted() {
 fn nothing_left_to_train_on_is_an_error() {
     let no_answer = r#"{"messages":[{"role":"user","content":"Hi?"}]}"#;
     let bench = bench(&format!("{no_answer}\n{no_answer}\n"));
-    assert_says(&bench.refuses(TRAIN), &["data.train", "data stats"]);
+    assert_says(&bench.refuses(TRAIN), &["data.train", "2 samples", "bad.jsonl:1"]);
     assert_says(&bench.refuses("eval --model model --data bad.jsonl"), &["bad.jsonl"]);
     assert!(!bench.path("run").exists(), "nothing is left behind");
     // An evaluation set without a target is found before the first step, not after the last.
@@ -108,5 +108,5 @@ fn long_samples_follow_the_policy() {
     // All of them longer than a row.
     bench.write("bad.jsonl", &format!("{long}\n{long}\n"));
     let message = bench.refuses(&format!("{TRAIN} --set data.max_tokens=64"));
-    assert_says(&message, &["data.train"]);
+    assert_says(&message, &["data.train", "2 samples", "longer than 64 tokens"]);
 }

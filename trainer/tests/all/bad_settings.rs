@@ -120,7 +120,9 @@ fn a_template_that_does_not_compile_is_named() {
     bench.write("chat.jinja", "{% for m in messages %}\n{{ m.content \n{% endfor %}");
     let stats = "data stats --model model --data chats.jsonl --set data.template=chat.jinja";
     assert_says(&bench.refuses(stats), &["chat.jinja"]);
+    // One that fails on every sample: counted by `data stats`, an error of `train`.
     bench.write("chat.jinja", "{{ nosuch.field.of }}");
-    let message = bench.refuses(stats);
-    assert_says(&message, &["chat"]);
+    assert_says(&bench.succeeds(stats), &["24 left out", "nosuch", "chats.jsonl:1"]);
+    let train = stats.replace("data stats", "train --output run");
+    assert_says(&bench.refuses(&train), &["nosuch", "chats.jsonl:1"]);
 }

@@ -113,6 +113,9 @@ fn train_eval_generate_export() {
         assert_eq!(loss(256), *last, "{family}");
         let alone = loss(128).as_f64().unwrap();
         assert!((alone - last.as_f64().unwrap()).abs() < 1e-5, "{family}: {alone} is not {last}");
+        let loose = format!("{eval}256 --set data.packing=false");
+        let loose = json(&bench.succeeds(&loose))["loss"].as_f64().unwrap();
+        assert!((loose - alone).abs() < 1e-5, "{family}: {loose} is not {alone}");
         let exported = tiny::read_tensors(&bench.path("run/export/model.safetensors"));
         let source = tiny::read_tensors(&bench.path("model/model.safetensors"));
         assert_eq!(exported.contains_key("lm_head.weight"), !tied);

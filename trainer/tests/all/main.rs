@@ -19,5 +19,6 @@ mod kit;
 mod not_finite;
 mod recipes;
 mod resume;
+mod robust;
 mod rows;
 mod tiny;
