@@ -33,9 +33,11 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    match std::panic::catch_unwind(|| run(cli.command)) {
+        // The hook has said what there is to say.
+        Err(_) => ExitCode::FAILURE,
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(error.exit_code())
         }
