@@ -67,7 +67,7 @@ impl Plan {
     /// # Errors
     /// Anything the user has to mend.
     pub fn new(config: RunConfig, output: &Path, force: bool) -> Result<Self, TrainError> {
-        check(&config)?;
+        check_settings(&config)?;
         let mut notices = Vec::new();
         let (resume, replaces) = check_output(&config, output, force, &mut notices)?;
         let model = &config.model;
@@ -160,7 +160,17 @@ impl Plan {
     }
 }
 
-fn check(config: &RunConfig) -> Result<(), TrainError> {
+/// Checks what can be checked before any input exists.
+///
+/// # Errors
+/// Settings that make no sense; a folder that may not be used.
+pub fn check(config: &RunConfig, output: &Path, force: bool) -> Result<(), TrainError> {
+    check_settings(config)?;
+    check_output(config, output, force, &mut Vec::new())?;
+    Ok(())
+}
+
+fn check_settings(config: &RunConfig) -> Result<(), TrainError> {
     let refuse = |problem: String| Err(TrainError::Input(problem));
     let train = &config.train;
     if config.model.dtype == DtypeSetting::Bf16 {

@@ -8,7 +8,7 @@ use burn_qwen_trainer::{
     console::Console,
     engine::Engine,
     exam::{self, Answer},
-    plan::Plan,
+    plan::{self, Plan},
     settings,
     train::{self, StopFlag, Summary},
 };
@@ -36,6 +36,7 @@ pub(crate) fn run(args: TrainArgs, stop: &StopFlag) -> Result<(), TrainError> {
     let (mut config, name) = configuration(&args)?;
     let output = args.output.clone().unwrap_or_else(|| free_folder(&name));
     if name == "quickstart" {
+        plan::check(&config, &output, args.force)?;
         unpack_quickstart(&mut config, &output)?;
     }
     let mut plan = Plan::new(config, &output, args.force)?;
