@@ -17,6 +17,7 @@ mod engine;
 mod interrupted;
 mod kit;
 mod not_finite;
+mod quickstart;
 mod recipes;
 mod resume;
 mod robust;
