@@ -1,15 +1,16 @@
 //! Large matrix products on all cores, with short sums.
 //!
-//! The right operand is packed into panels of 32 columns; a task computes a panel of the result,
-//! block of the inner size after block. A sum of k terms in blocks of b has rounding errors that grow
-//! with b + k / b instead of k. Tasks own their results and blocks are fixed, so threads change
-//! nothing.
+//! Operands are packed into panels of columns and strips of rows (Goto and van de Geijn, 2008); the
+//! product of the two is in [`super::panel`]. Tasks own their results and the order of a sum depends
+//! on its length alone, so neither threads nor the other rows and columns change a bit.
+
+use std::{cell::Cell, ops::Range};
 
 use rayon::prelude::*;
 
 use super::{
+    panel::{PANEL, STRIP, add_product},
     shared::SharedSlice,
-    tile::{PANEL, Strided, add_panel},
 };
 
 /// A row-major matrix, or the transpose of one.
@@ -40,11 +41,14 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Terms that are added up before they join the rest of a sum.
-const BLOCK: usize = 32;
+/// Inner size of the packed pieces: a panel of it stays in the first cache.
+const DEPTH: usize = 256;
 
-/// Rows of the result that a task computes, so that few columns still give work to all cores.
-const ROWS_PER_TASK: usize = 512;
+/// Strips of a task at most: its rows times [`DEPTH`] stay in the second cache.
+const STRIPS_PER_TASK: usize = 12;
+
+/// Tasks that are enough for any machine.
+const MANY_TASKS: usize = 64;
 
 /// Fewer rows than this do not repay packing.
 const FEW_ROWS: usize = 4;
@@ -54,55 +58,140 @@ pub(crate) fn matmul(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], accumulate: 
     let (m, n, k) = (a.rows, b.columns, a.columns);
     assert_eq!(k, b.rows, "inner sizes");
     assert_eq!(out.len(), m * n, "result of {m} x {n}");
-    if !accumulate {
-        out.fill(0.0);
-    }
     if m == 0 || n == 0 || k == 0 {
+        if !accumulate {
+            out.fill(0.0);
+        }
         return;
     }
     if m < FEW_ROWS && b.strides.0 == 1 && a.strides.1 == 1 {
-        return dot_products(a, b, out);
+        return dot_products(a, b, out, accumulate);
     }
     let panels = n.div_ceil(PANEL);
-    let row_tasks = m.div_ceil(ROWS_PER_TASK);
+    let packed = pack_panels(b);
+    let strips = m.div_ceil(STRIP);
+    let strips_per_task = strips.div_ceil(MANY_TASKS).clamp(1, STRIPS_PER_TASK);
+    let row_tasks = strips.div_ceil(strips_per_task);
+    // Few rows: the panels are divided too.
+    let column_tasks = (MANY_TASKS / row_tasks).clamp(1, panels);
+    let panels_per_task = panels.div_ceil(column_tasks);
+    let column_tasks = panels.div_ceil(panels_per_task);
     let out = SharedSlice::new(out);
-    (0..panels * row_tasks).into_par_iter().for_each_init(Vec::new, |packed, task| {
-        let (panel, row_task) = (task / row_tasks, task % row_tasks);
-        let rows = row_task * ROWS_PER_TASK..m.min((row_task + 1) * ROWS_PER_TASK);
-        panel_task(a, b, &out, packed, (panel * PANEL, rows.start, rows.len()));
+    (0..row_tasks * column_tasks).into_par_iter().for_each_init(Vec::new, |strip, task| {
+        let (row, column) = (task / column_tasks, task % column_tasks);
+        let first_row = row * strips_per_task * STRIP;
+        let first_panel = column * panels_per_task;
+        let piece = Piece {
+            rows: first_row..m.min(first_row + strips_per_task * STRIP),
+            panels: first_panel..panels.min(first_panel + panels_per_task),
+        };
+        piece.compute(a, &packed, n, &out, accumulate, strip);
     });
+    give_back(packed);
 }
 
-/// The columns from `column` of the rows from `row`.
-fn panel_task(
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    out: &SharedSlice<'_>,
-    packed: &mut Vec<f32>,
-    (column, row, num_rows): (usize, usize, usize),
-) {
-    let (n, k) = (b.columns, a.columns);
-    let width = PANEL.min(n - column);
-    packed.resize(k * PANEL, 0.0);
-    pack(b, column, width, packed);
-    let mut sums = vec![0.0; num_rows * PANEL];
-    for start in (0..k).step_by(BLOCK) {
-        let len = BLOCK.min(k - start);
-        let a = Strided { data: a.from_element(row, start), row: a.strides.0, column: a.strides.1 };
-        add_panel(num_rows, len, a, &packed[start * PANEL..], (&mut sums, PANEL));
-    }
-    for (i, sums) in sums.chunks_exact(PANEL).enumerate() {
-        let at = (row + i) * n + column;
-        // SAFETY: only this task writes these rows of these columns.
-        let out = unsafe { out.row(at..at + width) };
-        for (y, &sum) in out.iter_mut().zip(sums) {
-            *y += sum;
+/// What a task computes of the result.
+struct Piece {
+    rows: Range<usize>,
+    panels: Range<usize>,
+}
+
+impl Piece {
+    fn compute(
+        &self,
+        a: Matrix<'_>,
+        packed: &[f32],
+        n: usize,
+        out: &SharedSlice<'_>,
+        accumulate: bool,
+        strips: &mut Vec<f32>,
+    ) {
+        let k = a.columns;
+        for start in (0..k).step_by(DEPTH) {
+            let depth = DEPTH.min(k - start);
+            let num_strips = self.rows.len().div_ceil(STRIP);
+            strips.resize(num_strips * depth * STRIP, 0.0);
+            for (i, strip) in strips.chunks_exact_mut(depth * STRIP).enumerate() {
+                let row = self.rows.start + i * STRIP;
+                pack_strip(a, row, STRIP.min(self.rows.end - row), start, strip);
+            }
+            let add = accumulate || start > 0;
+            for panel in self.panels.clone() {
+                let column = panel * PANEL;
+                let width = PANEL.min(n - column);
+                let b = &packed[(panel * k + start) * PANEL..][..depth * PANEL];
+                for (i, strip) in strips.chunks_exact(depth * STRIP).enumerate() {
+                    let mut tile = [0.0; STRIP * PANEL];
+                    add_product(strip, b, &mut tile);
+                    let row = self.rows.start + i * STRIP;
+                    for (row, sums) in (row..self.rows.end).zip(tile.chunks_exact(PANEL)) {
+                        let at = row * n + column;
+                        // SAFETY: only this task writes these rows of these columns.
+                        let out = unsafe { out.row(at..at + width) };
+                        write_sums(out, sums, add);
+                    }
+                }
+            }
         }
     }
 }
 
-/// Columns `column .. column + width` of b, row after row; the rest of a panel is 0.
-fn pack(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
+#[inline(always)]
+fn write_sums(out: &mut [f32], sums: &[f32], add: bool) {
+    if !add {
+        return out.copy_from_slice(&sums[..out.len()]);
+    }
+    for (y, &sum) in out.iter_mut().zip(sums) {
+        *y += sum;
+    }
+}
+
+/// `height` rows from `row` of the columns from `start`, column after column; missing rows are 0.
+fn pack_strip(a: Matrix<'_>, row: usize, height: usize, start: usize, strip: &mut [f32]) {
+    if height < STRIP {
+        strip.fill(0.0);
+    }
+    if a.strides.0 == 1 {
+        for (p, column) in strip.chunks_exact_mut(STRIP).enumerate() {
+            column[..height].copy_from_slice(&a.from_element(row, start + p)[..height]);
+        }
+        return;
+    }
+    for r in 0..height {
+        let source = a.from_element(row + r, start);
+        for (p, column) in strip.chunks_exact_mut(STRIP).enumerate() {
+            column[r] = source[p * a.strides.1];
+        }
+    }
+}
+
+/// All panels of b, each `[k, PANEL]`; missing columns of the last are 0.
+fn pack_panels(b: Matrix<'_>) -> Vec<f32> {
+    let (k, n) = (b.rows, b.columns);
+    let mut packed = PACKED.take();
+    packed.resize(n.div_ceil(PANEL) * k * PANEL, 0.0);
+    packed.par_chunks_exact_mut(k * PANEL).enumerate().for_each(|(panel, packed)| {
+        let column = panel * PANEL;
+        pack_panel(b, column, PANEL.min(n - column), packed);
+    });
+    packed
+}
+
+thread_local! {
+    /// The buffer of packed panels, kept for the next product: fresh pages cost more than packing.
+    static PACKED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// The most elements that are kept.
+const KEPT: usize = 16 << 20;
+
+fn give_back(packed: Vec<f32>) {
+    if packed.capacity() <= KEPT {
+        PACKED.set(packed);
+    }
+}
+
+fn pack_panel(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
     if b.strides.1 == 1 {
         for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
             row[..width].copy_from_slice(&b.from_element(p, column)[..width]);
@@ -113,16 +202,19 @@ fn pack(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
     if width < PANEL {
         packed.fill(0.0);
     }
-    for j in 0..width {
-        let source = b.from_element(0, column + j);
-        for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
-            row[j] = source[p * b.strides.0];
+    // In pieces that stay in the first cache on both sides.
+    for (piece, packed) in packed.chunks_mut(16 * PANEL).enumerate() {
+        for j in 0..width {
+            let source = b.from_element(piece * 16, column + j);
+            for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
+                row[j] = source[p * b.strides.0];
+            }
         }
     }
 }
 
 /// A few rows times a transposed matrix: each result is a sum of products of two rows.
-fn dot_products(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32]) {
+fn dot_products(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], accumulate: bool) {
     const OUTPUTS_PER_TASK: usize = 64;
     let (n, k) = (b.columns, a.columns);
     for (i, out) in out.chunks_exact_mut(n).enumerate() {
@@ -130,7 +222,8 @@ fn dot_products(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32]) {
         out.par_chunks_mut(OUTPUTS_PER_TASK).enumerate().for_each(|(task, out)| {
             for (j, y) in out.iter_mut().enumerate() {
                 let column = task * OUTPUTS_PER_TASK + j;
-                *y += dot(x, &b.from_element(0, column)[..k]);
+                let sum = dot(x, &b.from_element(0, column)[..k]);
+                *y = if accumulate { *y + sum } else { sum };
             }
         });
     }
@@ -165,7 +258,9 @@ mod tests {
 
     #[test]
     fn agrees_with_the_definition_in_every_layout() {
-        for (m, n, k) in [(1, 1, 1), (3, 5, 17), (20, 7, 300), (2, 3, 1500), (4, 4, 0)] {
+        for (m, n, k) in
+            [(1, 1, 1), (3, 5, 17), (20, 7, 300), (2, 3, 1500), (4, 4, 0), (105, 70, 513)]
+        {
             let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 19) as f32 - 9.0).collect();
             let b: Vec<f32> = (0..k * n).map(|i| (i * 53 % 23) as f32 - 11.0).collect();
             for (a_transposed, b_transposed, accumulate) in [

@@ -3,9 +3,11 @@
 //! A kernel here is plain Rust over slices. It is compiled for several instruction sets
 //! ([`simd`]), runs its tasks on rayon, and enters Burn's graph as one node ([`node`]).
 
+pub(crate) mod lanes;
 pub(crate) mod math;
 pub(crate) mod matmul;
 pub(crate) mod node;
+pub(crate) mod panel;
 pub(crate) mod shared;
 pub(crate) mod simd;
 pub(crate) mod tile;

@@ -1,6 +1,11 @@
 //! Products of small row-major tiles that stay in cache.
 
-use super::simd::{Level, level};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::x86;
+use super::{
+    lanes::{Lanes, Plain},
+    simd::{Level, level},
+};
 
 /// A matrix operand by its strides: element (i, j) is at `i * row + j * column`.
 #[derive(Clone, Copy)]
@@ -86,121 +91,6 @@ unsafe fn product_v3(
 ) {
     // SAFETY: the caller has checked the bounds.
     unsafe { blocks::<x86::Avx2>(size, a, b, c, accumulate) }
-}
-
-/// A vector of f32 lanes.
-trait Lanes {
-    type V: Copy;
-    const N: usize;
-    unsafe fn splat(x: f32) -> Self::V;
-    unsafe fn load(from: *const f32) -> Self::V;
-    unsafe fn store(to: *mut f32, v: Self::V);
-    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
-}
-
-/// One lane, without fused multiply-add.
-struct Plain;
-
-impl Lanes for Plain {
-    type V = f32;
-    const N: usize = 1;
-
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> f32 {
-        x
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> f32 {
-        // SAFETY: the caller's pointer is valid.
-        unsafe { *from }
-    }
-
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, v: f32) {
-        // SAFETY: the caller's pointer is valid.
-        unsafe { *to = v }
-    }
-
-    #[inline(always)]
-    unsafe fn fma(a: f32, b: f32, c: f32) -> f32 {
-        if cfg!(target_arch = "aarch64") { a.mul_add(b, c) } else { a * b + c }
-    }
-
-    #[inline(always)]
-    unsafe fn add(a: f32, b: f32) -> f32 {
-        a + b
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64 as arch;
-
-    use super::Lanes;
-
-    pub(super) struct Avx512;
-    pub(super) struct Avx2;
-
-    macro_rules! lanes {
-        ($name:ident, $v:ident, $n:literal, $splat:ident, $load:ident, $store:ident, $fma:ident, $add:ident) => {
-            impl Lanes for $name {
-                type V = arch::$v;
-                const N: usize = $n;
-
-                #[inline(always)]
-                unsafe fn splat(x: f32) -> Self::V {
-                    // SAFETY: only reached below a function that enables the feature.
-                    unsafe { arch::$splat(x) }
-                }
-
-                #[inline(always)]
-                unsafe fn load(from: *const f32) -> Self::V {
-                    // SAFETY: as above, and the caller's pointer is valid for all lanes.
-                    unsafe { arch::$load(from) }
-                }
-
-                #[inline(always)]
-                unsafe fn store(to: *mut f32, v: Self::V) {
-                    // SAFETY: as above, and the caller's pointer is valid for all lanes.
-                    unsafe { arch::$store(to, v) }
-                }
-
-                #[inline(always)]
-                unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-                    // SAFETY: as above.
-                    unsafe { arch::$fma(a, b, c) }
-                }
-
-                #[inline(always)]
-                unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
-                    // SAFETY: as above.
-                    unsafe { arch::$add(a, b) }
-                }
-            }
-        };
-    }
-    lanes!(
-        Avx512,
-        __m512,
-        16,
-        _mm512_set1_ps,
-        _mm512_loadu_ps,
-        _mm512_storeu_ps,
-        _mm512_fmadd_ps,
-        _mm512_add_ps
-    );
-    lanes!(
-        Avx2,
-        __m256,
-        8,
-        _mm256_set1_ps,
-        _mm256_loadu_ps,
-        _mm256_storeu_ps,
-        _mm256_fmadd_ps,
-        _mm256_add_ps
-    );
 }
 
 #[inline(always)]
@@ -298,110 +188,6 @@ unsafe fn column_block<L: Lanes, const R: usize, const C: usize>(
             }
         }
     }
-}
-
-/// Columns of a packed panel of the right operand.
-pub(crate) const PANEL: usize = 32;
-
-/// `c += a b` for a panel of [`PANEL`] columns: `a` `[m, k]`, `b` `[k, PANEL]` dense, `c` in rows.
-///
-/// The products of this call are added up first and join `c` at the end, so a long sum that is cut
-/// into several calls is a sum of short ones.
-pub(crate) fn add_panel(m: usize, k: usize, a: Strided<'_>, b: &[f32], c: (&mut [f32], usize)) {
-    if m == 0 || k == 0 {
-        return;
-    }
-    // Checked once for all: every access below stays within these.
-    assert!((m - 1) * c.1 + PANEL <= c.0.len(), "result of {m} x {PANEL} does not fit");
-    assert!(k * PANEL <= b.len(), "right operand of {k} x {PANEL} is too short");
-    assert!(
-        (m - 1) * a.row + (k - 1) * a.column < a.data.len(),
-        "left operand of {m} x {k} is too short"
-    );
-    match level() {
-        // SAFETY: the features were detected; bounds were checked above.
-        #[cfg(target_arch = "x86_64")]
-        Level::V4 => unsafe { add_panel_v4(m, k, a, b, c) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Level::V3 => unsafe { add_panel_v3(m, k, a, b, c) },
-        // SAFETY: bounds were checked above.
-        Level::Base => unsafe { panel_rows::<Plain, 32>(m, k, a, b, c) },
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
-unsafe fn add_panel_v4(m: usize, k: usize, a: Strided<'_>, b: &[f32], c: (&mut [f32], usize)) {
-    // SAFETY: the caller has checked the bounds.
-    unsafe { panel_rows::<x86::Avx512, 2>(m, k, a, b, c) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn add_panel_v3(m: usize, k: usize, a: Strided<'_>, b: &[f32], c: (&mut [f32], usize)) {
-    // SAFETY: the caller has checked the bounds.
-    unsafe { panel_rows::<x86::Avx2, 4>(m, k, a, b, c) }
-}
-
-/// C vectors make a panel.
-#[inline(always)]
-unsafe fn panel_rows<L: Lanes, const C: usize>(
-    m: usize,
-    k: usize,
-    a: Strided<'_>,
-    b: &[f32],
-    c: (&mut [f32], usize),
-) {
-    let (c, ldc) = (c.0.as_mut_ptr(), c.1);
-    let strides = (a.row, a.column, PANEL, ldc);
-    let b = b.as_ptr();
-    let mut i = 0;
-    while i < m {
-        // SAFETY: row i is inside, and each case checks how many more are.
-        unsafe {
-            let (a, c) = (a.data.as_ptr().add(i * a.row), c.add(i * ldc));
-            i += match m - i {
-                8.. => panel_block::<L, 8, C>(k, a, b, c, strides),
-                4..8 => panel_block::<L, 4, C>(k, a, b, c, strides),
-                _ => panel_block::<L, 1, C>(k, a, b, c, strides),
-            };
-        }
-    }
-}
-
-/// R rows of a panel; returns R.
-#[inline(always)]
-unsafe fn panel_block<L: Lanes, const R: usize, const C: usize>(
-    k: usize,
-    a: *const f32,
-    b: *const f32,
-    c: *mut f32,
-    (a_row, a_column, ldb, ldc): (usize, usize, usize, usize),
-) -> usize {
-    // SAFETY: the caller has checked that R rows and a panel of columns are inside.
-    unsafe {
-        let mut sums = [[L::splat(0.0); C]; R];
-        for p in 0..k {
-            let mut b_row = [L::splat(0.0); C];
-            for (v, value) in b_row.iter_mut().enumerate() {
-                *value = L::load(b.add(p * ldb + v * L::N));
-            }
-            for (r, row) in sums.iter_mut().enumerate() {
-                let x = L::splat(*a.add(r * a_row + p * a_column));
-                for (sum, &value) in row.iter_mut().zip(&b_row) {
-                    *sum = L::fma(x, value, *sum);
-                }
-            }
-        }
-        for (r, row) in sums.iter().enumerate() {
-            for (v, &sum) in row.iter().enumerate() {
-                let at = c.add(r * ldc + v * L::N);
-                L::store(at, L::add(L::load(at), sum));
-            }
-        }
-    }
-    R
 }
 
 /// `out[j, i] = a[i, j]` for `a` `[m, n]` in rows at a distance of `lda`; `out` is dense.
