@@ -7,6 +7,14 @@ use crate::{
     params::{BlockSpec, ParamRole, ParamSpec},
 };
 
+/// Smallest and largest step size softplus(dt_bias) of a delta rule's head.
+///
+/// Log-uniform between them as in Mamba (Gu and Dao, 2023), whose gate Gated DeltaNet (Yang, Kautz,
+/// Hatamizadeh, 2024) takes over: heads remember for a few up to thousands of tokens. `dt_bias` = 1,
+/// which HF transformers fills in before it loads a checkpoint, makes most heads forget within a
+/// token: after equal training the quickstart's model then answered 11 % instead of 67 %.
+const STEP_SIZES: (f64, f64) = (0.001, 0.1);
+
 /// The flat shard of a block with random initial values.
 ///
 /// Every parameter draws from a stream of its own, made from the seed and its name, so the values
@@ -26,12 +34,22 @@ fn init_param(config: &QwenConfig, param: &ParamSpec, seed: u64, values: &mut Ve
         ParamRole::Embedding | ParamRole::Matrix | ParamRole::Conv => {
             values.extend((0..n).map(|_| normal(&mut rng) * config.initializer_range as f32));
         }
-        ParamRole::Norm | ParamRole::DtBias => values.extend(std::iter::repeat_n(1.0, n)),
+        ParamRole::Norm => values.extend(std::iter::repeat_n(1.0, n)),
         ParamRole::ZeroCenteredNorm | ParamRole::Bias => values.extend(std::iter::repeat_n(0.0, n)),
+        ParamRole::DtBias => values.extend((0..n).map(|_| {
+            let (smallest, largest) = STEP_SIZES;
+            let step = smallest * (largest / smallest).powf(uniform(&mut rng));
+            inverse_softplus(step) as f32
+        })),
         ParamRole::ALog => {
             values.extend((0..n).map(|_| (0.01 + 15.99 * uniform(&mut rng)).ln() as f32));
         }
     }
+}
+
+/// x with softplus(x) = `y`, exact for small `y` too.
+fn inverse_softplus(y: f64) -> f64 {
+    y + (-(-y).exp_m1()).ln()
 }
 
 /// Uniform in (0, 1).

@@ -31,8 +31,12 @@ fn every_role_has_its_values() {
                     let ratio = (square / std.powi(2) - 1.0).abs();
                     assert!(ratio < 5.0 * (2.0 / n).sqrt(), "{name}: variance off by {ratio}");
                 }
-                ParamRole::Norm | ParamRole::DtBias => {
-                    assert!(values.iter().all(|&x| x == 1.0), "{name}");
+                ParamRole::Norm => assert!(values.iter().all(|&x| x == 1.0), "{name}"),
+                ParamRole::DtBias => {
+                    let step = |x: f32| f64::from(x).exp().ln_1p();
+                    let bounds = 0.000_999..=0.100_1;
+                    assert!(values.iter().all(|&x| bounds.contains(&step(x))), "{name}");
+                    assert!(values.iter().any(|x| x != &values[0]), "{name}");
                 }
                 ParamRole::ZeroCenteredNorm | ParamRole::Bias => {
                     assert!(values.iter().all(|&x| x == 0.0), "{name}");
