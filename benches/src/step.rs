@@ -62,10 +62,7 @@ pub(crate) fn measure(options: &Options, matmul_gflops: f64) -> anyhow::Result<V
 
 fn one(options: &Options, kernels: &str, matmul_gflops: f64) -> anyhow::Result<StepRate> {
     let config = models::config(&options.model)?;
-    let kernel_config = match kernels {
-        "auto" => KernelConfig::default(),
-        name => KernelConfig::all(name),
-    };
+    let kernel_config = KernelConfig::parse(kernels);
     let case = config.kernel_case(BackendKind::Flex, DType::F32, true, options.tokens);
     let (resolved, _) = Kernels::resolve(&kernel_config, &case)?;
     let (policy, name) =

@@ -47,6 +47,21 @@ impl KernelConfig {
         Self { strict: false, ops }
     }
 
+    /// What a command line says: `flex` for every op, `attention=flex` for one, or several of these
+    /// in order, `reference,attention=flex`. Names are checked by [`Kernels::resolve`].
+    pub fn parse(text: &str) -> Self {
+        let mut config = Self::default();
+        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            match item.split_once('=') {
+                Some((op, name)) => {
+                    config.ops.insert(op.trim().to_string(), name.trim().to_string());
+                }
+                None => config.ops = Self::all(item).ops,
+            }
+        }
+        config
+    }
+
     fn requested(&self, op: &str) -> &str {
         self.ops.get(op).map_or("auto", String::as_str)
     }

@@ -76,8 +76,8 @@ pub(crate) enum Command {
         /// Folder of the case, with case.json.
         #[arg(long)]
         golden: PathBuf,
-        /// Use one implementation for every op.
-        #[arg(long, default_value = "auto")]
+        /// Implementations: one name for every op, or op=NAME; auto is what training runs.
+        #[arg(long, default_value = "reference")]
         kernels: String,
         /// Print every comparison as JSON.
         #[arg(long)]

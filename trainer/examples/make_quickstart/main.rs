@@ -88,7 +88,7 @@ fn model_config() -> Value {
         "linear_value_head_dim": 32,
         "linear_conv_kernel_dim": 4,
         "hidden_act": "silu",
-        "initializer_range": 0.02,
+        "initializer_range": 0.06,
         "max_position_embeddings": 4096,
         "rms_norm_eps": 1e-6,
         "rope_parameters": {

@@ -16,10 +16,7 @@ pub(crate) fn run(
 ) -> Result<(), TrainError> {
     let own = golden.join("model");
     let model = model.unwrap_or(&own);
-    let kernels = match kernels {
-        "auto" => KernelConfig::default(),
-        name => KernelConfig::all(name),
-    };
+    let kernels = KernelConfig::parse(kernels);
     let report = parity::run(model, golden, &Device::flex(), &kernels)?;
     if json {
         print_json(&report);
