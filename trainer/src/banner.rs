@@ -88,7 +88,7 @@ pub(crate) fn first_screen(plan: &Plan) -> String {
         format!(
             "{} of up to {} tokens; {} schedule, lr {:e}, {} warm-up steps",
             plan.num_steps,
-            config.train.gradient_accumulation as usize * config.data.max_tokens,
+            config.train.gradient_accumulation.saturating_mul(config.data.max_tokens as u64),
             format!("{:?}", config.train.schedule).to_lowercase(),
             config.train.lr,
             config.train.warmup_steps

@@ -8,7 +8,7 @@ use std::{
 use burn_qwen::QwenConfig;
 use burn_qwen_data::{ChatTemplate, DataConfig, Loader, Renderer, Source, Tokenizer, hub, source};
 
-use crate::error::TrainError;
+use crate::{config::ModelConfig, error::TrainError};
 
 /// A model as the user names it: a local folder, or a hub id that is fetched.
 ///
@@ -20,6 +20,11 @@ pub fn model_folder(path: &str, revision: Option<&str>) -> Result<PathBuf, Train
             "no model is named: use --model FOLDER_OR_HUB_ID or set model.path".to_string(),
         ));
     }
+    resolve_model("--model", path, revision)
+}
+
+/// `what` is the argument or key that named the model.
+fn resolve_model(what: &str, path: &str, revision: Option<&str>) -> Result<PathBuf, TrainError> {
     if Path::new(path).is_dir() {
         return Ok(PathBuf::from(path));
     }
@@ -27,8 +32,19 @@ pub fn model_folder(path: &str, revision: Option<&str>) -> Result<PathBuf, Train
         return Ok(hub::resolve_model(path, revision, &hub::HubOptions::from_env())?);
     }
     Err(TrainError::Input(format!(
-        "--model {path}: no such folder, and no hub id (OWNER/NAME) either"
+        "{what} {path}: no such folder, and no hub id (OWNER/NAME) either"
     )))
+}
+
+/// Folder of tokenizer and template: the model's own, unless `model.tokenizer` names another.
+///
+/// # Errors
+/// As [`model_folder`].
+pub fn tokenizer_folder(model: &ModelConfig, model_folder: &Path) -> Result<PathBuf, TrainError> {
+    match &model.tokenizer {
+        Some(path) => resolve_model("model.tokenizer", path, None),
+        None => Ok(model_folder.to_path_buf()),
+    }
 }
 
 /// Data files as the user names them: files, folders, globs, hub ids.

@@ -151,8 +151,17 @@ impl MetricsFile {
 
 /// Largest resident memory of this process, where the system tells.
 pub fn peak_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    kib("/proc/self/status", "VmHWM:")
+}
+
+/// Memory of this machine, where the system tells.
+pub fn total_memory_bytes() -> Option<u64> {
+    kib("/proc/meminfo", "MemTotal:")
+}
+
+fn kib(file: &str, key: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

@@ -13,6 +13,7 @@ use crate::{
     engine::AdamWConfig,
     error::TrainError,
     inputs,
+    metrics::total_memory_bytes,
     schedule::Schedule,
 };
 
@@ -72,11 +73,9 @@ impl Plan {
         let (resume, replaces) = check_output(&config, output, force, &mut notices)?;
         let model = &config.model;
         let model_folder = inputs::model_folder(&model.path, model.revision.as_deref())?;
-        let tokenizer_folder = match &model.tokenizer {
-            Some(path) => inputs::model_folder(path, None)?,
-            None => model_folder.clone(),
-        };
+        let tokenizer_folder = inputs::tokenizer_folder(model, &model_folder)?;
         let qwen = QwenConfig::from_folder(&model_folder)?;
+        check_memory(&qwen)?;
         let checkpoint = match model.init {
             InitSetting::Pretrained => Some(Checkpoint::open(&model_folder, &qwen)?),
             InitSetting::Random => None,
@@ -217,6 +216,24 @@ fn check_settings(config: &RunConfig) -> Result<(), TrainError> {
     }
     config.data.validate()?;
     Ok(())
+}
+
+/// Bytes of a parameter in training: value, gradient and two moments in f32.
+const BYTES_PER_PARAMETER: u64 = 16;
+
+/// A message now is better than the system ending the process later.
+fn check_memory(qwen: &QwenConfig) -> Result<(), TrainError> {
+    let parameters = num_parameters(qwen) as u64;
+    let needed = parameters.saturating_mul(BYTES_PER_PARAMETER);
+    let Some(there) = total_memory_bytes().filter(|&there| there < needed) else { return Ok(()) };
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Err(TrainError::Input(format!(
+        "weights, gradients and moments of {:.1}M parameters need {:.1} GiB, this machine has \
+         {:.1} GiB: take a smaller model or a larger machine",
+        parameters as f64 / 1e6,
+        gib(needed),
+        gib(there)
+    )))
 }
 
 /// Decides whether the folder may be used: the step to resume from, and whether an earlier run is

@@ -27,10 +27,7 @@ pub(crate) fn load_model(path: &str, config: &RunConfig) -> Result<Loaded, Train
     let case = qwen.kernel_case(BackendKind::Flex, DType::F32, false, config.data.max_tokens);
     let (kernels, _) = Kernels::resolve(&config.kernels, &case)?;
     let model = Model::from_blocks(&qwen, &Device::flex(), |spec| checkpoint.read_block(spec))?;
-    let tokenizer_folder = match &config.model.tokenizer {
-        Some(path) => inputs::model_folder(path, None)?,
-        None => folder,
-    };
+    let tokenizer_folder = inputs::tokenizer_folder(&config.model, &folder)?;
     Ok(Loaded { model, kernels, tokenizer_folder, qwen })
 }
 
