@@ -60,6 +60,7 @@ fn wrong_types_and_values_name_key_and_line() {
         ("model.dtype=bf16", vec!["model.dtype", "f32"]),
         ("kernels.attention=magic", vec!["attention", "magic"]),
         ("checkpoint.resume=soon", vec!["soon", "auto"]),
+        ("model.tokenizer=nosuch", vec!["model.tokenizer nosuch"]),
     ] {
         let message = bench.refuses(&format!("{train} --set {setting}"));
         assert_says(&message, &parts);

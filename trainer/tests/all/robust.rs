@@ -1,5 +1,6 @@
 //! Situations that are neither bad input nor the usual one.
 
+use burn_qwen_trainer::settings;
 use serde_json::{Value, json};
 
 use crate::{
@@ -134,4 +135,42 @@ fn odd_prompts() {
     let (code, stderr) = generate("", "--raw");
     assert_eq!(code, 2);
     assert_says(&stderr, &["--prompt is empty"]);
+}
+
+/// Every setting with values at the edge of its type: a run or one message, never a panic.
+#[test]
+fn settings_at_the_edge_of_their_type() {
+    let bench = Bench::new("qwen3_5_text");
+    let most = i64::MAX.to_string();
+    let endless = ["data.workers", "train.steps", "train.gradient_accumulation"];
+    let mut runs = 0;
+    for key in settings::all_keys().iter().filter(|key| !key.starts_with("kernels.")) {
+        for value in ["", "-1", "0", "1", &most, "1e300", "nan", "[]", "\"\"\"", "/dev/null"] {
+            if value == most && endless.contains(&key.as_str()) {
+                continue;
+            }
+            let mut command = bench.command("train --model model --data chats.jsonl");
+            let setting = format!("--set={key}={value}");
+            let more = ["--output=run", "--force", "--set=data.max_tokens=96", &setting];
+            let steps =
+                if key.starts_with("train.") { "--set=train.epochs=1" } else { "--max-steps=1" };
+            let output = command.args(more).arg(steps).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let code = output.status.code();
+            assert!(matches!(code, Some(0 | 2)), "{setting}: {code:?} {stderr}");
+            assert_eq!(stderr.contains("error: "), code == Some(2), "{setting}: {stderr}");
+            runs += 1;
+        }
+    }
+    assert!(runs > 300, "{runs}");
+}
+
+#[test]
+fn a_model_that_cannot_fit_is_refused_before_memory_runs_out() {
+    let mut config = tiny::config("qwen3");
+    let bench = Bench::with_config(&config);
+    config["vocab_size"] = json!(1u64 << 40);
+    tiny::write_json(&bench.path("model/config.json"), &config);
+    let message = bench.refuses(&format!("{TRAIN} --max-steps 1 --set model.init=random"));
+    assert_says(&message, &["GiB", "parameters"]);
 }
