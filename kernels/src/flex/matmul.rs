@@ -36,7 +36,7 @@ impl<'a> Matrix<'a> {
         Self { rows: self.columns, columns: self.rows, strides: (column, row), ..self }
     }
 
-    fn from_element(&self, row: usize, column: usize) -> &'a [f32] {
+    fn at(&self, row: usize, column: usize) -> &'a [f32] {
         &self.values[row * self.strides.0 + column * self.strides.1..]
     }
 }
@@ -153,12 +153,12 @@ fn pack_strip(a: Matrix<'_>, row: usize, height: usize, start: usize, strip: &mu
     }
     if a.strides.0 == 1 {
         for (p, column) in strip.chunks_exact_mut(STRIP).enumerate() {
-            column[..height].copy_from_slice(&a.from_element(row, start + p)[..height]);
+            column[..height].copy_from_slice(&a.at(row, start + p)[..height]);
         }
         return;
     }
     for r in 0..height {
-        let source = a.from_element(row + r, start);
+        let source = a.at(row + r, start);
         for (p, column) in strip.chunks_exact_mut(STRIP).enumerate() {
             column[r] = source[p * a.strides.1];
         }
@@ -194,7 +194,7 @@ fn give_back(packed: Vec<f32>) {
 fn pack_panel(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
     if b.strides.1 == 1 {
         for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
-            row[..width].copy_from_slice(&b.from_element(p, column)[..width]);
+            row[..width].copy_from_slice(&b.at(p, column)[..width]);
             row[width..].fill(0.0);
         }
         return;
@@ -205,7 +205,7 @@ fn pack_panel(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
     // In pieces that stay in the first cache on both sides.
     for (piece, packed) in packed.chunks_mut(16 * PANEL).enumerate() {
         for j in 0..width {
-            let source = b.from_element(piece * 16, column + j);
+            let source = b.at(piece * 16, column + j);
             for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
                 row[j] = source[p * b.strides.0];
             }
@@ -218,11 +218,11 @@ fn dot_products(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], accumulate: bool)
     const OUTPUTS_PER_TASK: usize = 64;
     let (n, k) = (b.columns, a.columns);
     for (i, out) in out.chunks_exact_mut(n).enumerate() {
-        let x = &a.from_element(i, 0)[..k];
+        let x = &a.at(i, 0)[..k];
         out.par_chunks_mut(OUTPUTS_PER_TASK).enumerate().for_each(|(task, out)| {
             for (j, y) in out.iter_mut().enumerate() {
                 let column = task * OUTPUTS_PER_TASK + j;
-                let sum = dot(x, &b.from_element(0, column)[..k]);
+                let sum = dot(x, &b.at(0, column)[..k]);
                 *y = if accumulate { *y + sum } else { sum };
             }
         });

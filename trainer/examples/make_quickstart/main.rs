@@ -27,7 +27,8 @@ fn write_all(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let (train, test) = split(questions::all());
     let lines = |questions: &[Question]| -> String {
-        questions.iter().map(|q| format!("{}\n", json!({"messages": q.messages()}))).collect()
+        let lines = questions.iter().map(|q| json!({"messages": q.messages()}).to_string() + "\n");
+        lines.collect()
     };
     std::fs::write(folder.join("train.jsonl"), lines(&train))?;
     std::fs::write(folder.join("test.jsonl"), lines(&test))?;
