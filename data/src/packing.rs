@@ -26,23 +26,20 @@ pub fn pack_lengths(lengths: &[u32], max_tokens: usize) -> Vec<Vec<usize>> {
         assert!(length <= max_tokens, "a document of {length} tokens in rows of {max_tokens}");
         let fits = open.iter().enumerate().filter(|(_, (room, _))| *room >= length);
         let best = fits.min_by_key(|(_, (room, row))| (*room, *row)).map(|(i, _)| i);
-        match best {
-            Some(i) => {
-                let (room, row) = &mut open[i];
-                rows[*row].push(document);
-                *room -= length;
-                if *room < 2 {
-                    open.swap_remove(i);
-                }
+        if let Some(i) = best {
+            let (room, row) = &mut open[i];
+            rows[*row].push(document);
+            *room -= length;
+            if *room < 2 {
+                open.swap_remove(i);
             }
-            None => {
-                if open.len() == OPEN_ROWS {
-                    let fullest = (0..open.len()).min_by_key(|&i| open[i]).unwrap_or(0);
-                    open.swap_remove(fullest);
-                }
-                open.push((max_tokens - length, rows.len()));
-                rows.push(vec![document]);
+        } else {
+            if open.len() == OPEN_ROWS {
+                let fullest = (0..open.len()).min_by_key(|&i| open[i]).unwrap_or(0);
+                open.swap_remove(fullest);
             }
+            open.push((max_tokens - length, rows.len()));
+            rows.push(vec![document]);
         }
     }
     rows

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::error::DataError;
+use crate::{error::DataError, hex::hex};
 
 /// A tokenizer in the Hugging Face layout.
 ///
@@ -71,8 +71,7 @@ impl Tokenizer {
         let template = find_template(folder, &config)?;
         let generation = optional_json(&folder.join("generation_config.json"))?;
         let eos_token_ids = eos_token_ids(&config, generation.as_ref(), &control, &parsing);
-        let digest = Sha256::digest(&bytes);
-        let fingerprint = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let fingerprint = hex(&Sha256::digest(&bytes));
         Ok(Self { parsing, literal, control, config, template, eos_token_ids, fingerprint })
     }
 

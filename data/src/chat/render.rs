@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use super::template::{ChatTemplate, RenderInput};
 use crate::{
     error::DataError,
+    hex::hex,
     sample::{Content, Conversation, Document, Message, Sample},
     tokenizer::Tokenizer,
 };
@@ -128,7 +129,7 @@ impl Renderer {
         hash.update(self.tokenizer.fingerprint());
         hash.update(self.template.source());
         hash.update(format!("{:?}", self.policy));
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&hash.finalize())
     }
 
     /// The documents of a sample: one, or several if turns are split.
@@ -202,11 +203,17 @@ impl Renderer {
         let disguise = Disguise::for_conversation(conversation, &self.tokenizer);
         let mut messages = conversation.messages.clone();
         if self.policy.reasoning == ReasoningPolicy::Keep {
-            messages.iter_mut().for_each(|message| disguise.keep_thought(message));
+            for message in &mut messages {
+                disguise.keep_thought(message);
+            }
         }
-        messages.iter_mut().for_each(|m| m.values_mut().for_each(|v| disguise.hide(v)));
+        for value in messages.iter_mut().flat_map(|message| message.values_mut()) {
+            disguise.hide(value);
+        }
         let mut tools = conversation.tools.clone();
-        tools.iter_mut().flatten().for_each(|tool| disguise.hide(tool));
+        for tool in tools.iter_mut().flatten() {
+            disguise.hide(tool);
+        }
         let text = self
             .template
             .render(RenderInput {

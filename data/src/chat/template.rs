@@ -55,13 +55,14 @@ impl ChatTemplate {
     /// A file that cannot be read, a template that does not compile.
     pub fn select(setting: &str, tokenizer: &Tokenizer) -> Result<Self, DataError> {
         let (source, origin) = match setting {
-            "checkpoint" => match tokenizer.template() {
-                Some((source, path)) => (source.to_string(), path.display().to_string()),
-                None => {
+            "checkpoint" => {
+                if let Some((source, path)) = tokenizer.template() {
+                    (source.to_string(), path.display().to_string())
+                } else {
                     let origin = "built-in ChatML (the checkpoint has no chat template)";
                     (CHATML.to_string(), origin.to_string())
                 }
-            },
+            }
             "chatml" => (CHATML.to_string(), "built-in ChatML".to_string()),
             file => {
                 let source = std::fs::read_to_string(file).map_err(|error| DataError::Config {
