@@ -45,7 +45,7 @@ impl<'a> Matrix<'a> {
 const DEPTH: usize = 256;
 
 /// Strips of a task at most: its rows times [`DEPTH`] stay in the second cache.
-const STRIPS_PER_TASK: usize = 12;
+const STRIPS_PER_TASK: usize = 8;
 
 /// Tasks that are enough for any machine.
 const MANY_TASKS: usize = 64;
@@ -67,64 +67,99 @@ pub(crate) fn matmul(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], accumulate: 
     if m < FEW_ROWS && b.strides.0 == 1 && a.strides.1 == 1 {
         return dot_products(a, b, out, accumulate);
     }
-    let panels = n.div_ceil(PANEL);
-    let packed = pack_panels(b);
-    let strips = m.div_ceil(STRIP);
-    let strips_per_task = strips.div_ceil(MANY_TASKS).clamp(1, STRIPS_PER_TASK);
-    let row_tasks = strips.div_ceil(strips_per_task);
-    // Few rows: the panels are divided too.
-    let column_tasks = (MANY_TASKS / row_tasks).clamp(1, panels);
-    let panels_per_task = panels.div_ceil(column_tasks);
-    let column_tasks = panels.div_ceil(panels_per_task);
     let out = SharedSlice::new(out);
-    (0..row_tasks * column_tasks).into_par_iter().for_each_init(Vec::new, |strip, task| {
-        let (row, column) = (task / column_tasks, task % column_tasks);
-        let first_row = row * strips_per_task * STRIP;
-        let first_panel = column * panels_per_task;
-        let piece = Piece {
-            rows: first_row..m.min(first_row + strips_per_task * STRIP),
-            panels: first_panel..panels.min(first_panel + panels_per_task),
-        };
-        piece.compute(a, &packed, n, &out, accumulate, strip);
-    });
-    give_back(packed);
+    let mut packed = PACKED.take();
+    // Slabs of b whose panels fit the buffer.
+    let depth = k.min(MAX_PACKED / PANEL);
+    let width = (MAX_PACKED / (depth * PANEL)).max(1) * PANEL;
+    for column in (0..n).step_by(width) {
+        for start in (0..k).step_by(depth) {
+            let slab = Slab {
+                columns: column..n.min(column + width),
+                terms: start..k.min(start + depth),
+                add: accumulate || start > 0,
+            };
+            slab.pack(b, &mut packed);
+            slab.compute(a, &packed, &out, n);
+        }
+    }
+    PACKED.set(packed);
 }
 
-/// What a task computes of the result.
-struct Piece {
-    rows: Range<usize>,
-    panels: Range<usize>,
+thread_local! {
+    /// The buffer of packed panels, kept for the next product: fresh pages cost more than packing.
+    static PACKED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-impl Piece {
-    fn compute(
+/// Elements of the right operand that are packed at a time.
+const MAX_PACKED: usize = 2 << 20;
+
+/// A piece of the right operand, and where its products go.
+struct Slab {
+    columns: Range<usize>,
+    terms: Range<usize>,
+    /// Whether the products are added to what is there.
+    add: bool,
+}
+
+impl Slab {
+    /// Panels one after the other, each `[terms, PANEL]`; missing columns of the last are 0.
+    fn pack(&self, b: Matrix<'_>, packed: &mut Vec<f32>) {
+        let depth = self.terms.len();
+        packed.resize(self.columns.len().div_ceil(PANEL) * depth * PANEL, 0.0);
+        packed.par_chunks_exact_mut(depth * PANEL).enumerate().for_each(|(panel, packed)| {
+            let column = self.columns.start + panel * PANEL;
+            pack_panel(b, column, PANEL.min(self.columns.end - column), self.terms.start, packed);
+        });
+    }
+
+    fn compute(&self, a: Matrix<'_>, packed: &[f32], out: &SharedSlice<'_>, n: usize) {
+        let panels = self.columns.len().div_ceil(PANEL);
+        let strips = a.rows.div_ceil(STRIP);
+        let strips_per_task = strips.div_ceil(MANY_TASKS).clamp(1, STRIPS_PER_TASK);
+        let row_tasks = strips.div_ceil(strips_per_task);
+        // Few rows: the panels are divided too.
+        let column_tasks = (MANY_TASKS / row_tasks).clamp(1, panels);
+        let panels_per_task = panels.div_ceil(column_tasks);
+        let column_tasks = panels.div_ceil(panels_per_task);
+        (0..row_tasks * column_tasks).into_par_iter().for_each_init(Vec::new, |strips, task| {
+            let (row, column) = (task / column_tasks, task % column_tasks);
+            let row = row * strips_per_task * STRIP;
+            let rows = row..a.rows.min(row + strips_per_task * STRIP);
+            let panel = column * panels_per_task;
+            let panels = panel..panels.min(panel + panels_per_task);
+            self.piece(a, packed, (rows, panels), strips, out, n);
+        });
+    }
+
+    /// What a task computes: some rows of some panels.
+    fn piece(
         &self,
         a: Matrix<'_>,
         packed: &[f32],
-        n: usize,
-        out: &SharedSlice<'_>,
-        accumulate: bool,
+        (rows, panels): (Range<usize>, Range<usize>),
         strips: &mut Vec<f32>,
+        out: &SharedSlice<'_>,
+        n: usize,
     ) {
-        let k = a.columns;
+        let k = self.terms.len();
         for start in (0..k).step_by(DEPTH) {
             let depth = DEPTH.min(k - start);
-            let num_strips = self.rows.len().div_ceil(STRIP);
-            strips.resize(num_strips * depth * STRIP, 0.0);
+            strips.resize(rows.len().div_ceil(STRIP) * depth * STRIP, 0.0);
             for (i, strip) in strips.chunks_exact_mut(depth * STRIP).enumerate() {
-                let row = self.rows.start + i * STRIP;
-                pack_strip(a, row, STRIP.min(self.rows.end - row), start, strip);
+                let row = rows.start + i * STRIP;
+                pack_strip(a, row, STRIP.min(rows.end - row), self.terms.start + start, strip);
             }
-            let add = accumulate || start > 0;
-            for panel in self.panels.clone() {
-                let column = panel * PANEL;
-                let width = PANEL.min(n - column);
+            let add = self.add || start > 0;
+            for panel in panels.clone() {
+                let column = self.columns.start + panel * PANEL;
+                let width = PANEL.min(self.columns.end - column);
                 let b = &packed[(panel * k + start) * PANEL..][..depth * PANEL];
                 for (i, strip) in strips.chunks_exact(depth * STRIP).enumerate() {
                     let mut tile = [0.0; STRIP * PANEL];
                     add_product(strip, b, &mut tile);
-                    let row = self.rows.start + i * STRIP;
-                    for (row, sums) in (row..self.rows.end).zip(tile.chunks_exact(PANEL)) {
+                    let row = rows.start + i * STRIP;
+                    for (row, sums) in (row..rows.end).zip(tile.chunks_exact(PANEL)) {
                         let at = row * n + column;
                         // SAFETY: only this task writes these rows of these columns.
                         let out = unsafe { out.row(at..at + width) };
@@ -165,36 +200,11 @@ fn pack_strip(a: Matrix<'_>, row: usize, height: usize, start: usize, strip: &mu
     }
 }
 
-/// All panels of b, each `[k, PANEL]`; missing columns of the last are 0.
-fn pack_panels(b: Matrix<'_>) -> Vec<f32> {
-    let (k, n) = (b.rows, b.columns);
-    let mut packed = PACKED.take();
-    packed.resize(n.div_ceil(PANEL) * k * PANEL, 0.0);
-    packed.par_chunks_exact_mut(k * PANEL).enumerate().for_each(|(panel, packed)| {
-        let column = panel * PANEL;
-        pack_panel(b, column, PANEL.min(n - column), packed);
-    });
-    packed
-}
-
-thread_local! {
-    /// The buffer of packed panels, kept for the next product: fresh pages cost more than packing.
-    static PACKED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-}
-
-/// The most elements that are kept.
-const KEPT: usize = 16 << 20;
-
-fn give_back(packed: Vec<f32>) {
-    if packed.capacity() <= KEPT {
-        PACKED.set(packed);
-    }
-}
-
-fn pack_panel(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
+/// `width` columns from `column` of the rows from `start`, row after row; missing columns are 0.
+fn pack_panel(b: Matrix<'_>, column: usize, width: usize, start: usize, packed: &mut [f32]) {
     if b.strides.1 == 1 {
         for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
-            row[..width].copy_from_slice(&b.at(p, column)[..width]);
+            row[..width].copy_from_slice(&b.at(start + p, column)[..width]);
             row[width..].fill(0.0);
         }
         return;
@@ -205,7 +215,7 @@ fn pack_panel(b: Matrix<'_>, column: usize, width: usize, packed: &mut [f32]) {
     // In pieces that stay in the first cache on both sides.
     for (piece, packed) in packed.chunks_mut(16 * PANEL).enumerate() {
         for j in 0..width {
-            let source = b.at(piece * 16, column + j);
+            let source = b.at(start + piece * 16, column + j);
             for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
                 row[j] = source[p * b.strides.0];
             }
@@ -258,9 +268,15 @@ mod tests {
 
     #[test]
     fn agrees_with_the_definition_in_every_layout() {
-        for (m, n, k) in
-            [(1, 1, 1), (3, 5, 17), (20, 7, 300), (2, 3, 1500), (4, 4, 0), (105, 70, 513)]
-        {
+        for (m, n, k) in [
+            (1, 1, 1),
+            (3, 5, 17),
+            (20, 7, 300),
+            (2, 3, 1500),
+            (4, 4, 0),
+            (105, 70, 513),
+            (9, 70, 70_000),
+        ] {
             let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 19) as f32 - 9.0).collect();
             let b: Vec<f32> = (0..k * n).map(|i| (i * 53 % 23) as f32 - 11.0).collect();
             for (a_transposed, b_transposed, accumulate) in [

@@ -11,7 +11,7 @@ use super::{
 pub(crate) const PANEL: usize = 32;
 
 /// Rows of a packed strip of the left operand.
-pub(crate) const STRIP: usize = 8;
+pub(crate) const STRIP: usize = 12;
 
 /// Terms that are added up before they join the rest of a sum.
 const BLOCK: usize = 32;
@@ -42,7 +42,7 @@ pub(crate) fn add_product(a: &[f32], b: &[f32], tile: &mut Tile) {
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
 unsafe fn add_product_v4(a: &[f32], b: &[f32], tile: &mut Tile) {
     // SAFETY: the caller has checked the bounds.
-    unsafe { blocks::<x86::Avx512, 8, 2>(a, b, tile) }
+    unsafe { blocks::<x86::Avx512, 12, 2>(a, b, tile) }
 }
 
 #[cfg(target_arch = "x86_64")]

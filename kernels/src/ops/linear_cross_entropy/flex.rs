@@ -9,8 +9,10 @@ use super::{IGNORE_INDEX, LinearCrossEntropy};
 use crate::{
     Implementation, KernelCase, Unsupported,
     flex::{
+        math::exp64,
         matmul::{Matrix, matmul},
         node::{BackwardFn, node},
+        simd::simd_dispatch,
         supports_f32_on_flex,
     },
 };
@@ -93,16 +95,47 @@ fn losses(
         .zip(targets)
         .map(|(row, &(_, target))| {
             let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let sum: f64 = row.iter().map(|&z| f64::from(z - max).exp()).sum();
+            let mut sum = 0.0;
+            sum_exp(row, max, &mut sum);
             let loss = sum.ln() + f64::from(max) - f64::from(row[target]);
             if with_gradients {
-                for z in row.iter_mut() {
-                    *z = (f64::from(*z - max).exp() / sum) as f32;
-                }
+                softmax(row, max, 1.0 / sum);
                 row[target] = (f64::from(row[target]) - 1.0) as f32;
             }
             loss
         })
         .collect();
     rows.iter().sum()
+}
+
+#[inline(always)]
+fn sum_exp_body<const _FMA: bool>(row: &[f32], max: f32, sum: &mut f64) {
+    let mut sums = [0.0f64; 16];
+    let (blocks, rest) = row.as_chunks::<16>();
+    for block in blocks {
+        for (sum, &z) in sums.iter_mut().zip(block) {
+            *sum += exp64(f64::from(z - max));
+        }
+    }
+    *sum = sums.iter().sum();
+    for &z in rest {
+        *sum += exp64(f64::from(z - max));
+    }
+}
+
+simd_dispatch! {
+    /// Sum of `exp(z - max)`.
+    fn sum_exp(row: &[f32], max: f32, sum: &mut f64) => sum_exp_body
+}
+
+#[inline(always)]
+fn softmax_body<const _FMA: bool>(row: &mut [f32], max: f32, scale: f64) {
+    for z in row {
+        *z = (exp64(f64::from(*z - max)) * scale) as f32;
+    }
+}
+
+simd_dispatch! {
+    /// `z = scale exp(z - max)`.
+    fn softmax(row: &mut [f32], max: f32, scale: f64) => softmax_body
 }

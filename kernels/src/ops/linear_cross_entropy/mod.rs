@@ -1,5 +1,6 @@
 //! The language-model head and its loss in one op.
 
+#[expect(unsafe_code, reason = "runs a body compiled for the machine's instruction set")]
 mod flex;
 mod reference;
 
