@@ -34,6 +34,7 @@ pub mod ops;
 pub mod packing;
 pub mod registry;
 pub mod report;
+pub mod verify;
 
 pub use case::{BackendKind, KernelCase};
 pub use error::{KernelError, Unsupported};

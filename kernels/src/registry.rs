@@ -223,6 +223,16 @@ macro_rules! kernels {
             }
         }
 
+        /// The names of an op's implementations, best first; none for what is no op.
+        pub fn implementation_names(op: &str) -> Vec<&'static str> {
+            match op {
+                $(stringify!($op) => {
+                    ops::$op::implementations().iter().map(|i| i.name()).collect()
+                })*
+                _ => Vec::new(),
+            }
+        }
+
         /// Every implementation of every op, with what it says of a case.
         pub fn list(case: &KernelCase) -> Vec<Listing> {
             let mut listings = Vec::new();

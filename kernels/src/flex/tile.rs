@@ -55,14 +55,32 @@ pub(crate) fn product(
         (m - 1) * a.row + (k - 1) * a.column < a.data.len(),
         "left operand of {m} x {k} is too short"
     );
+    for start in (0..k).step_by(BLOCK) {
+        let size = (m, n, BLOCK.min(k - start));
+        let a = Strided { data: &a.data[start * a.column..], ..a };
+        let b = (&b.0[start * b.1..], b.1);
+        short_product(size, a, b, (&mut *c.0, c.1), accumulate || start > 0);
+    }
+}
+
+/// Terms that are added up before they join the rest of a sum, which keeps its rounding errors small.
+const BLOCK: usize = 32;
+
+fn short_product(
+    size: (usize, usize, usize),
+    a: Strided<'_>,
+    b: Rows<'_>,
+    c: (&mut [f32], usize),
+    accumulate: bool,
+) {
     match level() {
-        // SAFETY: the features were detected; bounds were checked above.
+        // SAFETY: the features were detected; the caller has checked the bounds.
         #[cfg(target_arch = "x86_64")]
         Level::V4 => unsafe { product_v4(size, a, b, c, accumulate) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::V3 => unsafe { product_v3(size, a, b, c, accumulate) },
-        // SAFETY: bounds were checked above.
+        // SAFETY: the caller has checked the bounds.
         Level::Base => unsafe { blocks::<Plain>(size, a, b, c, accumulate) },
     }
 }
@@ -163,13 +181,6 @@ unsafe fn column_block<L: Lanes, const R: usize, const C: usize>(
     // SAFETY: the caller has checked that R rows and C vectors of columns are inside.
     unsafe {
         let mut sums = [[L::splat(0.0); C]; R];
-        if accumulate {
-            for (r, row) in sums.iter_mut().enumerate() {
-                for (v, sum) in row.iter_mut().enumerate() {
-                    *sum = L::load(c.add(r * ldc + v * L::N));
-                }
-            }
-        }
         for p in 0..k {
             let mut b_row = [L::splat(0.0); C];
             for (v, value) in b_row.iter_mut().enumerate() {
@@ -184,7 +195,8 @@ unsafe fn column_block<L: Lanes, const R: usize, const C: usize>(
         }
         for (r, row) in sums.iter().enumerate() {
             for (v, &sum) in row.iter().enumerate() {
-                L::store(c.add(r * ldc + v * L::N), sum);
+                let at = c.add(r * ldc + v * L::N);
+                L::store(at, if accumulate { L::add(L::load(at), sum) } else { sum });
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Attention on the CPU: one task per document and key-value head, a block of queries at a time.
 //!
 //! A block's scores against all its keys are one short, wide tile, so memory grows with the length
-//! of a document and not with its square. The backward pass makes them again from the log-sum-exp;
+//! of a document and not with its square. The backward pass makes the same weights again from the
+//! maximum and the sum of each row;
 //! a task owns all queries, keys and values that it touches, so nothing is shared.
 
 use std::{ops::Range, sync::Arc};
@@ -96,14 +97,16 @@ impl Plan {
     fn run<const N: usize>(self, inputs: [DispatchTensor; N]) -> Tensor<3> {
         let shape = [self.num_queries, self.num_heads, self.head_dim];
         node(inputs, shape, |inputs, tracked| {
-            let (attended, lse) = self.forward(inputs);
+            let (attended, norms) = self.forward(inputs);
             let output = match inputs.get(3) {
                 Some(gate) => gated(&attended, gate.values()),
                 None => attended.clone(),
             };
             let backward = tracked.then(|| -> BackwardFn<N> {
                 let inputs = inputs.clone();
-                Arc::new(move |grad, wanted| self.backward(&inputs, &attended, &lse, grad, wanted))
+                Arc::new(move |grad, wanted| {
+                    self.backward(&inputs, &attended, &norms, grad, wanted)
+                })
             });
             (output, backward)
         })
@@ -134,24 +137,27 @@ impl Plan {
             .collect()
     }
 
-    /// Attended values `[T, H, D]` before the gate, and log-sum-exp `[T, H]`.
+    /// Attended values `[T, H, D]` before the gate, and of each row of scores the maximum and the
+    /// reciprocal of the sum of exponentials `[T, H, 2]`.
     fn forward(&self, inputs: &[Input]) -> (Vec<f32>, Vec<f32>) {
         let mut attended = vec![0.0; self.num_queries * self.num_heads * self.head_dim];
-        let mut lse = vec![0.0; self.num_queries * self.num_heads];
-        let out =
-            Outputs { values: SharedSlice::new(&mut attended), lse: SharedSlice::new(&mut lse) };
+        let mut norms = vec![0.0; self.num_queries * self.num_heads * 2];
+        let out = Outputs {
+            values: SharedSlice::new(&mut attended),
+            norms: SharedSlice::new(&mut norms),
+        };
         let [q, k, v] = [0, 1, 2].map(|i| inputs[i].values());
         self.tasks().into_par_iter().for_each_init(Scratch::default, |scratch, task| {
             forward_task(self, (q, k, v), &out, scratch, &task);
         });
-        (attended, lse)
+        (attended, norms)
     }
 
     fn backward<const N: usize>(
         &self,
         inputs: &[Input; N],
         attended: &[f32],
-        lse: &[f32],
+        norms: &[f32],
         grad: &[f32],
         wanted: [bool; N],
     ) -> [Option<Vec<f32>>; N] {
@@ -173,7 +179,7 @@ impl Plan {
                 key: SharedSlice::new(&mut dk),
                 value: SharedSlice::new(&mut dv),
             };
-            let given = Given { q, k, v, attended, lse, dout: &dout };
+            let given = Given { q, k, v, attended, norms, dout: &dout };
             self.tasks().into_par_iter().for_each_init(Scratch::default, |scratch, task| {
                 backward_task(self, &given, &grads, scratch, &task);
             });
@@ -185,7 +191,7 @@ impl Plan {
 
 struct Outputs<'a> {
     values: SharedSlice<'a>,
-    lse: SharedSlice<'a>,
+    norms: SharedSlice<'a>,
 }
 
 struct Given<'a> {
@@ -193,7 +199,7 @@ struct Given<'a> {
     k: &'a [f32],
     v: &'a [f32],
     attended: &'a [f32],
-    lse: &'a [f32],
+    norms: &'a [f32],
     dout: &'a [f32],
 }
 
@@ -264,10 +270,10 @@ fn forward_body<const FMA: bool>(
             let scores = sized(&mut scratch.scores, n * visible);
             let query = rows(&q[start..], q_stride);
             product((n, visible, d), query, (k_transposed, m), (scores, visible), false);
-            let mut lse = [0.0f32; BLOCK];
+            let mut norms = [[0.0f32; 2]; BLOCK];
             for i in 0..n {
                 let row = &mut scores[i * visible..][..visible];
-                lse[i] = softmax::<FMA>(row, visible - n + i + 1, plan.scale);
+                norms[i] = softmax::<FMA>(row, visible - n + i + 1, plan.scale);
             }
             let values = sized(&mut scratch.rows, n * d);
             let weights = rows(scores, visible);
@@ -278,17 +284,18 @@ fn forward_body<const FMA: bool>(
                 // SAFETY: only this task writes the rows of its document and heads.
                 unsafe {
                     out.values.row(at..at + d).copy_from_slice(&values[i * d..][..d]);
-                    let at = row * plan.num_heads + head;
-                    out.lse.row(at..at + 1)[0] = lse[i];
+                    let at = (row * plan.num_heads + head) * 2;
+                    out.norms.row(at..at + 2).copy_from_slice(&norms[i]);
                 }
             }
         }
     }
 }
 
-/// Weights of the first `visible` of a row of raw scores, 0 for the rest; returns log-sum-exp.
+/// Weights of the first `visible` of a row of raw scores, 0 for the rest; returns the maximum and
+/// the reciprocal of the sum.
 #[inline(always)]
-fn softmax<const FMA: bool>(row: &mut [f32], visible: usize, scale: f32) -> f32 {
+fn softmax<const FMA: bool>(row: &mut [f32], visible: usize, scale: f32) -> [f32; 2] {
     let (seen, future) = row.split_at_mut(visible);
     future.fill(0.0);
     let mut max = f32::NEG_INFINITY;
@@ -304,7 +311,7 @@ fn softmax<const FMA: bool>(row: &mut [f32], visible: usize, scale: f32) -> f32 
     for x in seen.iter_mut() {
         *x *= inverse;
     }
-    (f64::from(max) + sum.ln()) as f32
+    [max, inverse]
 }
 
 simd_dispatch! {
@@ -355,10 +362,11 @@ fn backward_body<const FMA: bool>(
                     .zip(&given.attended[at..at + d])
                     .map(|(&x, &y)| f64::from(x) * f64::from(y))
                     .sum();
-                let lse = given.lse[(query_row + i) * plan.num_heads + head];
+                let norms = ((query_row + i) * plan.num_heads + head) * 2;
+                let [max, inverse] = [given.norms[norms], given.norms[norms + 1]];
                 let weights = &mut weights[i * visible..][..visible];
                 let dscores = &mut dscores[i * visible..][..visible];
-                score_gradients::<FMA>(weights, dscores, seen, (scale, lse, delta as f32));
+                score_gradients::<FMA>(weights, dscores, seen, (scale, max, inverse, delta as f32));
             }
             let dq = sized(&mut scratch.rows, n * d);
             product((n, d, visible), rows(dscores, visible), (k, k_stride), (dq, d), false);
@@ -391,12 +399,12 @@ fn score_gradients<const FMA: bool>(
     weights: &mut [f32],
     dscores: &mut [f32],
     seen: usize,
-    (scale, lse, delta): (f32, f32, f32),
+    (scale, max, inverse, delta): (f32, f32, f32, f32),
 ) {
     weights[seen..].fill(0.0);
     dscores[seen..].fill(0.0);
     for (p, ds) in weights[..seen].iter_mut().zip(&mut dscores[..seen]) {
-        *p = exp::<FMA>(*p * scale - lse);
+        *p = exp::<FMA>(*p * scale - max) * inverse;
         *ds = *p * (*ds - delta) * scale;
     }
 }
