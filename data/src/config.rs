@@ -21,6 +21,9 @@ pub enum LongSamples {
     Split,
 }
 
+/// Threads beyond this are a slip of the keyboard.
+const MAX_WORKERS: usize = 1024;
+
 /// Settings of the data pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -87,6 +90,13 @@ impl DataConfig {
                 key: "max_tokens",
                 value: self.max_tokens.to_string(),
                 problem: "a row needs at least 2 tokens, and at most a billion".to_string(),
+            });
+        }
+        if self.workers > MAX_WORKERS {
+            return Err(DataError::Config {
+                key: "workers",
+                value: self.workers.to_string(),
+                problem: format!("at most {MAX_WORKERS} threads; 0 takes one per core"),
             });
         }
         Ok(())

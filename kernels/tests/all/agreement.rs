@@ -91,11 +91,15 @@ fn recurrence(call: &Call) -> Vec<f64> {
                 let v = &v.values[(t * hv + h) * dv..][..dv];
                 let decay = f64::from(g.values[t * hv + h]).exp();
                 let beta = f64::from(beta.values[t * hv + h]);
-                state.iter_mut().for_each(|s| *s *= decay);
+                for s in &mut state {
+                    *s *= decay;
+                }
                 for j in 0..dv {
                     let read: f64 = (0..dk).map(|i| k[i] * state[i * dv + j]).sum();
                     let write = beta * (f64::from(v[j]) - read);
-                    (0..dk).for_each(|i| state[i * dv + j] += k[i] * write);
+                    for i in 0..dk {
+                        state[i * dv + j] += k[i] * write;
+                    }
                     let read: f64 = (0..dk).map(|i| q[i] * state[i * dv + j]).sum();
                     out[(t * hv + h) * dv + j] = read / (dk as f64).sqrt();
                 }

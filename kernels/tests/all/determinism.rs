@@ -15,7 +15,7 @@ const CHILD: &str = "BURN_QWEN_PRINT_HASHES";
 
 /// A line per op and implementation with a hash over all bits of outputs and gradients.
 fn hashes() -> String {
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     for num_tokens in [65, 1200] {
         for call in Random::new(6).calls(num_tokens) {
             for name in implementation_names(call.op) {
@@ -26,13 +26,15 @@ fn hashes() -> String {
                 let mut hash = DefaultHasher::new();
                 for (tensor, values) in outputs(&call, name).unwrap() {
                     tensor.hash(&mut hash);
-                    values.iter().for_each(|x| x.to_bits().hash(&mut hash));
+                    for x in values {
+                        x.to_bits().hash(&mut hash);
+                    }
                 }
-                lines += &format!("hash {num_tokens} {} {name} {:x}\n", call.op, hash.finish());
+                lines.push(format!("hash {num_tokens} {} {name} {:x}", call.op, hash.finish()));
             }
         }
     }
-    lines
+    lines.join("\n")
 }
 
 #[test]
