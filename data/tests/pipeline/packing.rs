@@ -60,8 +60,14 @@ fn documents_never_predict_each_other() {
     }
     assert_eq!(documents, 60);
     assert_eq!(report.num_documents, 60);
-    assert_eq!(report.num_tokens as usize, rows.iter().map(|r| r.num_tokens()).sum::<usize>());
-    assert_eq!(report.num_trained as usize, rows.iter().map(|r| r.num_trained()).sum::<usize>());
+    assert_eq!(
+        report.num_tokens as usize,
+        rows.iter().map(burn_qwen_data::Batch::num_tokens).sum::<usize>()
+    );
+    assert_eq!(
+        report.num_trained as usize,
+        rows.iter().map(burn_qwen_data::Batch::num_trained).sum::<usize>()
+    );
 }
 
 #[test]
