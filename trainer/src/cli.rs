@@ -234,6 +234,28 @@ pub(crate) enum DataCommand {
 /// Commands on kernels.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KernelsCommand {
+    /// Compare implementations with the truth, forward and every gradient.
+    ///
+    /// Without golden files: with the reference, on random inputs of awkward shapes.
+    #[command(after_help = "Examples:\n  burn-qwen kernels verify --op attention\n  burn-qwen \
+                            kernels verify --golden goldens/ops --implementation flex")]
+    Verify {
+        /// A golden file of an op, or a folder of them.
+        #[arg(long)]
+        golden: Option<PathBuf>,
+        /// This op only.
+        #[arg(long)]
+        op: Option<String>,
+        /// This implementation only.
+        #[arg(long)]
+        implementation: Option<String>,
+        /// Seed of the random inputs.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Print every comparison as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Ops and implementations, and what would run for a model.
     #[command(after_help = "Example:\n  burn-qwen kernels list --model Qwen/Qwen3-0.6B")]
     List {

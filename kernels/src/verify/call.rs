@@ -66,6 +66,19 @@ pub struct Call {
     pub settings: Settings,
 }
 
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.op)?;
+        for (name, array) in self.tensors.iter().filter(|(name, _)| !name.starts_with("up_")) {
+            write!(f, " {name}{:?}", array.shape)?;
+        }
+        if !self.cu_seqlens.is_empty() {
+            write!(f, " in {} documents", self.cu_seqlens.len() - 1)?;
+        }
+        Ok(())
+    }
+}
+
 impl Call {
     /// An op without inputs yet.
     pub fn new(op: &'static str) -> Self {

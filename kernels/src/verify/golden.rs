@@ -9,22 +9,13 @@ use burn::tensor::Device;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use super::{Array, Call, Comparison, VerifyError, rel_l2, run};
+use super::{Array, Call, Comparison, Report, VerifyError, rel_l2, run};
 use crate::{BackendKind, ops::rms_norm::NormForm, registry};
 
 /// A tensor may be this many times as far from the truth as torch is.
 const WORST_RATIO: f64 = 4.0;
 /// Errors below this are rounding, whatever torch has.
 const FLOOR: f64 = 1e-6;
-
-/// What became of the golden files.
-#[derive(Clone, Debug, Default)]
-pub struct GoldenReport {
-    /// Every tensor of every file with every implementation.
-    pub comparisons: Vec<Comparison>,
-    /// Files and implementations that did not run, with the reason.
-    pub skipped: Vec<String>,
-}
 
 /// Checks a file, or all `*.safetensors` of a folder, with one implementation or all of each op.
 ///
@@ -35,8 +26,8 @@ pub fn check(
     implementation: Option<&str>,
     device: &Device,
     backend: BackendKind,
-) -> Result<GoldenReport, VerifyError> {
-    let mut report = GoldenReport::default();
+) -> Result<Report, VerifyError> {
+    let mut report = Report::default();
     for file in files(path)? {
         let golden = Golden::open(&file)?;
         let Some(op) = golden.op() else {

@@ -40,6 +40,15 @@ impl Comparison {
     }
 }
 
+/// What became of a check.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Every tensor of every case with every implementation.
+    pub comparisons: Vec<Comparison>,
+    /// Cases and implementations that did not run, with the reason.
+    pub skipped: Vec<String>,
+}
+
 /// Something that keeps a check from running.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {

@@ -1,9 +1,70 @@
-//! Every op on random inputs of awkward shapes.
+//! Every op on random inputs of awkward shapes, against its reference.
+//!
+//! References compute in f64 where the device can; on Flex they are the truth here. That they mean
+//! the right thing is shown by the golden files.
 
+use burn::tensor::Device;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
-use super::Call;
-use crate::ops::rms_norm::NormForm;
+use super::{Call, Comparison, Report, VerifyError, rel_l2, run};
+use crate::{BackendKind, ops::rms_norm::NormForm, registry::implementation_names};
+
+/// Distance that float32 makes on sums of up to 2,049 terms.
+const BAR: f64 = 4e-6;
+
+/// What is smaller than this for inputs of size 1 is 0 but for rounding, such as the gradient of the
+/// only key of a document; it is measured against this size.
+const SMALL: f64 = 0.3;
+
+/// Runs a call with one implementation, or all of the op, and compares with the reference on Flex.
+///
+/// # Errors
+/// A name that the op does not have.
+pub fn check(
+    call: &Call,
+    implementation: Option<&str>,
+    device: &Device,
+    backend: BackendKind,
+    report: &mut Report,
+) -> Result<(), VerifyError> {
+    let case = call.to_string();
+    let truth = match run(call, "reference", &Device::flex(), BackendKind::Flex)? {
+        Ok(truth) => truth,
+        Err(reason) => {
+            report.skipped.push(format!("{case}: reference {reason}"));
+            return Ok(());
+        }
+    };
+    let names = implementation_names(call.op);
+    for name in names.into_iter().filter(|name| implementation.is_none_or(|i| i == *name)) {
+        let ours = match run(call, name, device, backend)? {
+            Ok(ours) => ours,
+            Err(reason) => {
+                report.skipped.push(format!("{case}: {name} {reason}"));
+                continue;
+            }
+        };
+        for (tensor, truth) in &truth {
+            let truth: Vec<f64> = truth.iter().map(|&x| f64::from(x)).collect();
+            let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let scale = norm.max(SMALL * (truth.len() as f64).sqrt());
+            let distance = match ours.get(tensor) {
+                Some(ours) => rel_l2(ours, &truth) * if norm > 0.0 { norm } else { 1.0 },
+                None => f64::INFINITY,
+            };
+            report.comparisons.push(Comparison {
+                case: case.clone(),
+                op: call.op,
+                implementation: name,
+                tensor: tensor.clone(),
+                rel_l2: distance / scale,
+                torch_rel_l2: None,
+                bar: BAR,
+            });
+        }
+    }
+    Ok(())
+}
 
 /// Row lengths at and around the sizes of tiles and chunks.
 pub const LENGTHS: [usize; 10] = [1, 2, 3, 4, 5, 63, 64, 65, 200, 2049];

@@ -1,4 +1,6 @@
-//! `kernels list`: ops, implementations, and what would run.
+//! `kernels`: implementations of ops, what would run, and whether they are right.
+
+mod verify;
 
 use burn::tensor::DType;
 use burn_qwen::QwenConfig;
@@ -17,9 +19,19 @@ const TYPICAL: &str = r#"{"model_type": "qwen3_5_text", "vocab_size": 248320, "h
   "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4}"#;
 
 pub(crate) fn run(command: KernelsCommand) -> Result<(), TrainError> {
-    let KernelsCommand::List { model, set, json } = command;
-    let config = settings(&set)?;
-    let qwen = if let Some(path) = &model {
+    match command {
+        KernelsCommand::List { model, set, json } => list(model.as_deref(), &set, json),
+        KernelsCommand::Verify { golden, op, implementation, seed, json } => {
+            let only =
+                verify::Only { op: op.as_deref(), implementation: implementation.as_deref() };
+            verify::run(golden.as_deref(), only, seed, json)
+        }
+    }
+}
+
+fn list(model: Option<&str>, set: &[String], json: bool) -> Result<(), TrainError> {
+    let config = settings(set)?;
+    let qwen = if let Some(path) = model {
         QwenConfig::from_folder(&inputs::model_folder(path, None)?)?
     } else {
         let typical = serde_json::from_str(TYPICAL).expect("the constant is valid JSON");

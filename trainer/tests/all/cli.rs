@@ -30,6 +30,7 @@ fn help() {
         "devices",
         "kernels",
         "kernels list",
+        "kernels verify",
     ] {
         let text = bench.succeeds(&format!("{command} --help"));
         let name = format!("help {command}").trim().replace(' ', "_");
@@ -38,6 +39,27 @@ fn help() {
         assert!(is_group || text.contains("Example") || command.is_empty(), "{command}");
     }
     assert_snapshot!("recipes", bench.succeeds("recipes"));
+}
+
+#[test]
+fn kernels_are_verified() {
+    let bench = Bench::new("qwen2");
+    let report = json(&bench.succeeds("kernels verify --op swiglu --json"));
+    let comparisons = report["comparisons"].as_array().unwrap();
+    for name in ["flex", "reference"] {
+        let of = comparisons.iter().filter(|c| c["implementation"] == name);
+        // Ten lengths, three tensors.
+        assert_eq!(of.count(), 30, "{name}");
+    }
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/goldens");
+    let file = goldens.join("rope_partial.safetensors");
+    let text = bench.succeeds(&format!("kernels verify --golden {}", file.display()));
+    assert_says(&text, &["rope_partial", "flex", "reference"]);
+
+    assert_says(&bench.refuses("kernels verify --op swigluu"), &["no such op", "swiglu"]);
+    let unknown = "kernels verify --op swiglu --implementation fast";
+    assert_says(&bench.refuses(unknown), &["no such implementation of swiglu"]);
+    assert_says(&bench.refuses("kernels verify --golden nowhere"), &["nowhere"]);
 }
 
 #[test]
