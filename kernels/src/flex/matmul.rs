@@ -174,10 +174,20 @@ impl Slab {
 #[inline(always)]
 fn write_sums(out: &mut [f32], sums: &[f32], add: bool) {
     if !add {
-        return out.copy_from_slice(&sums[..out.len()]);
+        return copy::<PANEL>(out, sums);
     }
     for (y, &sum) in out.iter_mut().zip(sums) {
         *y += sum;
+    }
+}
+
+/// Copies as many elements as `to` has, mostly N: then the size is known to the compiler and the copy
+/// is no call.
+#[inline(always)]
+fn copy<const N: usize>(to: &mut [f32], from: &[f32]) {
+    match (to.as_mut_array::<N>(), from.first_chunk::<N>()) {
+        (Some(to), Some(from)) => *to = *from,
+        _ => to.copy_from_slice(&from[..to.len()]),
     }
 }
 
@@ -188,7 +198,7 @@ fn pack_strip(a: Matrix<'_>, row: usize, height: usize, start: usize, strip: &mu
     }
     if a.strides.0 == 1 {
         for (p, column) in strip.chunks_exact_mut(STRIP).enumerate() {
-            column[..height].copy_from_slice(&a.at(row, start + p)[..height]);
+            copy::<STRIP>(&mut column[..height], a.at(row, start + p));
         }
         return;
     }
@@ -204,7 +214,7 @@ fn pack_strip(a: Matrix<'_>, row: usize, height: usize, start: usize, strip: &mu
 fn pack_panel(b: Matrix<'_>, column: usize, width: usize, start: usize, packed: &mut [f32]) {
     if b.strides.1 == 1 {
         for (p, row) in packed.chunks_exact_mut(PANEL).enumerate() {
-            row[..width].copy_from_slice(&b.at(start + p, column)[..width]);
+            copy::<PANEL>(&mut row[..width], b.at(start + p, column));
             row[width..].fill(0.0);
         }
         return;
