@@ -15,7 +15,8 @@ const CHILD: &str = "BURN_QWEN_PRINT_HASHES";
 
 /// A line per op and implementation with a hash over all bits of outputs and gradients.
 fn hashes() -> String {
-    let mut lines = Vec::new();
+    // Without this the test could compare runs of the same number of threads.
+    let mut lines = vec![format!("threads {}", rayon::current_num_threads())];
     for num_tokens in [65, 1200] {
         for call in Random::new(6).calls(num_tokens) {
             for name in implementation_names(call.op) {
@@ -53,7 +54,9 @@ fn threads_change_no_bit() {
             .env("RAYON_NUM_THREADS", threads)
             .output()
             .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(&format!("threads {threads}\n")), "{text}");
         // The harness writes its own text before the first line.
         text.lines()
             .filter_map(|line| line.find("hash ").map(|at| line[at..].to_string()))

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by a panic")]
 
 mod agreement;
+mod attention_cache;
+mod delta_rule;
 mod determinism;
 mod golden;
 mod isolation;

@@ -1,10 +1,13 @@
 //! Choosing implementations: by name, automatically, strictly; and saying so.
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_qwen_kernels::{
     BackendKind, KernelCase, KernelConfig, KernelError, Kernels,
-    registry::{OPS, list},
+    registry::{OPS, implementation_names, list},
+    verify::random::Random,
 };
+
+use crate::outputs;
 
 fn case() -> KernelCase {
     KernelCase {
@@ -90,4 +93,57 @@ fn calls_are_counted_on_what_ran() {
     let calls = kernels.calls();
     assert_eq!(calls["swiglu"], 3);
     assert_eq!(calls.values().sum::<u64>(), 3);
+}
+
+#[test]
+fn every_name_of_the_registry_can_be_demanded() {
+    for op in OPS {
+        for name in implementation_names(op) {
+            let config = KernelConfig::parse(&format!("{op}={name}"));
+            let (_, report) = Kernels::resolve(&config, &case()).unwrap();
+            assert_eq!(report.choice(op).unwrap().implementation, name);
+            assert!(report.to_string().contains(&format!("{op} = {name} (as configured)\n")));
+        }
+    }
+}
+
+#[test]
+fn another_backend_or_dtype_is_refused_in_words() {
+    let half = KernelCase { dtype: DType::BF16, ..case() };
+    let (_, report) = Kernels::resolve(&KernelConfig::default(), &half).unwrap();
+    insta::assert_snapshot!(report.to_string());
+    let cube = KernelCase { backend: BackendKind::Cube, ..case() };
+    for listing in list(&cube) {
+        let expected = (listing.implementation == "flex")
+            .then(|| "runs on the Flex CPU backend only".to_string());
+        assert_eq!(listing.refusal, expected, "{}", listing.op);
+    }
+    let refused = Kernels::resolve(&KernelConfig::parse("rope=flex"), &half).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "kernels.rope = \"flex\" cannot run this model: computes in f32, the run is in BF16; set \
+         it to \"auto\""
+    );
+}
+
+/// The counters count ops; that the chosen implementation is what ran shows in its bits.
+#[test]
+fn what_was_chosen_is_what_runs() {
+    let call = Random::new(10).calls(65).into_iter().find(|call| call.op == "swiglu").unwrap();
+    let tensor = |name: &str| {
+        let array = &call.tensors[name];
+        let data = TensorData::new(array.values.clone(), array.shape.clone());
+        Tensor::<2>::from_data(data, &Device::flex())
+    };
+    let mut bits = Vec::new();
+    for name in ["flex", "reference"] {
+        let config = KernelConfig::parse(&format!("swiglu={name}"));
+        let (kernels, _) = Kernels::resolve(&config, &case()).unwrap();
+        let y = kernels.swiglu().forward(tensor("gate"), tensor("up"));
+        let y: Vec<f32> = y.into_data().try_into_vec().unwrap();
+        assert_eq!(y, outputs(&call, name).unwrap()["y"], "{name}");
+        assert_eq!(kernels.calls()["swiglu"], 1);
+        bits.push(y.into_iter().map(f32::to_bits).collect::<Vec<_>>());
+    }
+    assert_ne!(bits[0], bits[1], "the implementations cannot be told apart by this call");
 }
