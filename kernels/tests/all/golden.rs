@@ -56,6 +56,20 @@ fn check_complete(folder: &Path, comparisons: &[Comparison]) {
     }
 }
 
+/// The median over the tensors of a case is to be no worse than torch's. Two are, and are named here
+/// so that no other becomes so unseen.
+fn median_bar(case: &str, implementation: &str) -> f64 {
+    match (case, implementation) {
+        // Rounds as torch does, so the ratio is 1 to five digits, from either side.
+        ("adamw_clipped" | "adamw_unclipped", "reference") => 1.0001,
+        // 5e-8 beside torch's 4e-8, both below one unit in the last place of float32 (1.2e-7), on
+        // one token: three tensors are the whole case. Longer rows of the same code are at 0.7.
+        ("conv1d_silu_len1", "flex") => 1.25,
+        // The ratio is of two sums in f64, each in an order of its own.
+        _ => 1.0 + 1e-9,
+    }
+}
+
 fn check_folder(folder: &Path) -> usize {
     let report = check(folder, None, &Device::flex(), BackendKind::Flex).unwrap();
     let beyond: Vec<_> = report.comparisons.iter().filter(|c| !c.passes()).collect();
@@ -71,16 +85,13 @@ fn check_folder(folder: &Path) -> usize {
     let mut failures = Vec::new();
     for ((case, implementation), comparisons) in &cases {
         let median = median_ratio(comparisons.iter().copied()).unwrap_or(0.0);
-        // AdamW in float32 rounds as torch does, so its median is 1 to many digits. Single tokens
-        // have too few numbers for a median to mean much.
-        let is_coarse = case.starts_with("adamw") || case.ends_with("len1");
-        let bar = if is_coarse { 1.25 } else { 1.0 };
+        let bar = median_bar(case, implementation);
         let worst = comparisons
             .iter()
             .map(|c| (c.rel_l2 / c.torch_rel_l2.unwrap_or(c.bar), c))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(ratio, c)| format!("{ratio:.3} {} {:.2e} of {:.2e}", c.tensor, c.rel_l2, c.bar));
-        println!("{case} {implementation}: median {median:.4}, worst {}", worst.unwrap());
+        println!("{case} {implementation}: median {median:.3}, worst {}", worst.unwrap());
         if median.is_nan() || median > bar {
             failures.push(format!("{case} {implementation}: median ratio {median}"));
         }
