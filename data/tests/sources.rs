@@ -143,6 +143,8 @@ fn broken_rows_are_named_by_line() {
     assert!(error.contains("a.json:3"), "{error}");
     let error = folder.error("a.json", "[{\"text\": \"a\"},\n{\"text\": {}}]");
     assert!(error.contains("a.json:2: text must be a string, found an object"), "{error}");
+    let error = folder.error("a.json", b"[\n{\"text\": \"a\"},\n{\"text\": \"\xff\"}]");
+    assert!(error.contains("a.json:3: is no valid UTF-8"), "{error}");
     let error = folder.error("a.txt", b"one\ntwo\xff");
     assert!(error.contains("a.txt:2"), "{error}");
 }
@@ -452,6 +454,12 @@ fn a_change_of_the_data_shows_in_the_fingerprint() {
     let first = of("{\"text\": \"a\"}\n");
     assert_eq!(first, of("{\"text\": \"a\"}\n"));
     assert_ne!(first, of("{\"text\": \"b\"}\n"));
+    // In the middle of a long file, and of the same size.
+    let long = |word: &str| {
+        let line = "{\"text\": \"much the same\"}\n".repeat(10_000);
+        format!("{line}{{\"text\": \"{word}\"}}\n{line}")
+    };
+    assert_ne!(of(&long("one")), of(&long("two")));
     assert_ne!(first, of("{\"text\": \"a\"}\n{\"text\": \"a\"}\n"));
 }
 

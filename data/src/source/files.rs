@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{Read, Seek, SeekFrom},
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
@@ -112,28 +112,33 @@ pub(super) fn read_text(path: &Path) -> Result<String, DataError> {
     let bytes =
         std::fs::read(path).map_err(|source| DataError::Io { path: path.to_path_buf(), source })?;
     let bytes = bytes.strip_prefix(BOM).unwrap_or(&bytes);
-    std::str::from_utf8(bytes).map(str::to_string).map_err(|error| {
-        let before = &bytes[..error.valid_up_to()];
-        let line = 1 + String::from_utf8_lossy(before).matches('\n').count();
+    utf8(bytes, path).map(str::to_string)
+}
+
+/// The text of a file's bytes; an error names the line of the first byte that is none.
+pub(super) fn utf8<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str, DataError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        let line = bytes[..at].split(|&byte| byte == b'\n').count();
         DataError::Row {
             place: format!("{}:{line}", path.display()),
-            problem: format!("is no valid UTF-8 (byte {}); convert it", error.valid_up_to()),
+            problem: format!("is no valid UTF-8 (byte {} of the file); convert it", at + 1),
         }
     })
 }
 
-/// Size and the first and last 64 KiB of a file.
-pub(super) fn hash_ends(path: &Path, hash: &mut Sha256) -> Result<(), DataError> {
-    const PART: u64 = 64 << 10;
+/// Hash of all bytes of a file: a change in its middle that keeps its size is a change too.
+pub(super) fn digest(path: &Path) -> Result<[u8; 32], DataError> {
     let io = |source| DataError::Io { path: path.to_path_buf(), source };
-    let mut file = File::open(path).map_err(io)?;
-    let len = file.metadata().map_err(io)?.len();
-    hash.update(len.to_le_bytes());
-    for start in [0, len.saturating_sub(PART)] {
-        let mut part = Vec::new();
-        file.seek(SeekFrom::Start(start)).map_err(io)?;
-        (&mut file).take(PART).read_to_end(&mut part).map_err(io)?;
-        hash.update(&part);
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
+    let mut hash = Sha256::new();
+    loop {
+        let part = reader.fill_buf().map_err(io)?;
+        if part.is_empty() {
+            return Ok(hash.finalize().into());
+        }
+        hash.update(part);
+        let read = part.len();
+        reader.consume(read);
     }
-    Ok(())
 }

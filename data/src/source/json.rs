@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::{Value, value::RawValue};
 
-use super::{Place, ROWS_PER_BLOCK, files::BOM};
+use super::{
+    Place, ROWS_PER_BLOCK,
+    files::{BOM, utf8},
+};
 use crate::{error::DataError, sample::Origin};
 
 /// First row, number of rows, place.
@@ -94,19 +97,11 @@ fn parse(text: &[u8], origin: &Origin) -> Result<Value, DataError> {
 pub(super) fn index_array(path: &Path) -> Result<Vec<Found>, DataError> {
     let bytes =
         std::fs::read(path).map_err(|source| DataError::Io { path: path.to_path_buf(), source })?;
-    let row_error = |line: Option<usize>, problem: String| DataError::Row {
-        place: match line {
-            Some(line) => format!("{}:{line}", path.display()),
-            None => path.display().to_string(),
-        },
-        problem,
-    };
-    let text = std::str::from_utf8(bytes.strip_prefix(BOM).unwrap_or(&bytes)).map_err(|error| {
-        row_error(None, format!("is no valid UTF-8 after byte {}", error.valid_up_to()))
-    })?;
+    let text = utf8(bytes.strip_prefix(BOM).unwrap_or(&bytes), path)?;
     let skipped = bytes.len() - text.len();
-    let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| {
-        row_error(Some(error.line()), format!("is no valid JSON array: {error}"))
+    let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| DataError::Row {
+        place: format!("{}:{}", path.display(), error.line()),
+        problem: format!("is no valid JSON array: {error}"),
     })?;
     let (mut line, mut counted) = (1u64, 0);
     let mut places = Vec::with_capacity(elements.len());
