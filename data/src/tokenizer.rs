@@ -120,9 +120,12 @@ impl Tokenizer {
         &self.eos_token_ids
     }
 
-    /// Token that fills padded rows: the configured one, unless it belongs to images.
+    /// Token that fills padded rows: the configured one, unless it belongs to images,
+    /// video or sound.
     pub fn pad_token_id(&self) -> Option<u32> {
-        let configured = token_text(&self.config["pad_token"]).filter(|t| !t.contains("vision"));
+        let configured = token_text(&self.config["pad_token"]).filter(|text| {
+            !["vision", "image", "video", "audio"].iter().any(|kind| text.contains(kind))
+        });
         configured
             .as_deref()
             .and_then(|t| self.token_id(t))

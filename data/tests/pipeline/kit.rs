@@ -11,8 +11,11 @@ use serde_json::{Value, json};
 
 /// The quickstart's tokenizer, with its ChatML template.
 pub(crate) fn tokenizer() -> Arc<Tokenizer> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trainer/recipes/quickstart");
-    Arc::new(Tokenizer::from_folder(&folder).unwrap())
+    Arc::new(Tokenizer::from_folder(&model_folder()).unwrap())
+}
+
+pub(crate) fn model_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trainer/recipes/quickstart")
 }
 
 pub(crate) fn user(content: &str) -> Value {

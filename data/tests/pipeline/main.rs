@@ -7,3 +7,4 @@ mod kit;
 mod loader;
 mod long_samples;
 mod packing;
+mod tokenizer;
