@@ -341,7 +341,15 @@ struct Disguise {
     literal: char,
     /// Stands for `<think>` and `</think>` that the template shall not see.
     think: [char; 2],
+    /// What must not stay whole, longest first.
     controls: Vec<String>,
+}
+
+/// The part of a control token that a text must not have. Templates write names between angle
+/// brackets of their own (`<function=NAME>`), so `|..|` alone is enough to complete a token.
+fn core(token: &str) -> &str {
+    let inner = token.strip_prefix('<').and_then(|rest| rest.strip_suffix('>'));
+    inner.filter(|inner| inner.len() > 2 && inner.starts_with('|')).unwrap_or(token)
 }
 
 impl Disguise {
@@ -352,7 +360,8 @@ impl Disguise {
         let mut free = ('\u{f0000}'..='\u{ffffd}').filter(|c| !text.contains(*c));
         let mut next = || free.next().unwrap_or('\u{10fffd}');
         let (literal, think) = (next(), [next(), next()]);
-        let mut controls: Vec<String> = tokenizer.control_tokens().keys().cloned().collect();
+        let tokens = tokenizer.control_tokens().keys();
+        let mut controls: Vec<String> = tokens.map(|token| core(token).to_string()).collect();
         controls.sort_by_key(|token| std::cmp::Reverse(token.len()));
         Self { literal, think, controls }
     }
@@ -361,19 +370,36 @@ impl Disguise {
     fn hide(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
-                for token in &self.controls {
-                    if text.contains(token.as_str()) {
-                        let mut chars = token.chars();
-                        let first = chars.next().unwrap_or_default();
-                        let broken = format!("{first}{}{}", self.literal, chars.as_str());
-                        *text = text.replace(token.as_str(), &broken);
-                    }
+                if let Some(broken) = self.broken(text) {
+                    *text = broken;
                 }
             }
             Value::Array(values) => values.iter_mut().for_each(|value| self.hide(value)),
-            Value::Object(object) => object.values_mut().for_each(|value| self.hide(value)),
+            Value::Object(object) => {
+                // Keys are the user's words too: names of arguments, which templates print.
+                if object.keys().any(|key| self.broken(key).is_some()) {
+                    let entries = std::mem::take(object).into_iter();
+                    *object = entries.map(|(k, v)| (self.broken(&k).unwrap_or(k), v)).collect();
+                }
+                object.values_mut().for_each(|value| self.hide(value));
+            }
             _ => {}
         }
+    }
+
+    /// The text with its control tokens broken up; nothing if it has none.
+    fn broken(&self, text: &str) -> Option<String> {
+        let mut result = None;
+        for token in &self.controls {
+            let text = result.as_deref().unwrap_or(text);
+            if text.contains(token.as_str()) {
+                let mut chars = token.chars();
+                let first = chars.next().unwrap_or_default();
+                let broken = format!("{first}{}{}", self.literal, chars.as_str());
+                result = Some(text.replace(token.as_str(), &broken));
+            }
+        }
+        result
     }
 
     /// The text as it was.
