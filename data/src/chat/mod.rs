@@ -1,5 +1,6 @@
 //! Conversations to tokens and the exact spans that are trained.
 
+mod disguise;
 mod render;
 mod template;
 
