@@ -94,3 +94,25 @@ fn without_packing_a_row_is_a_document() {
     assert_eq!(rows.len(), 10);
     assert!(rows.iter().all(|row| row.num_documents() == 1));
 }
+
+#[test]
+fn a_packed_document_is_what_it_is_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write(folder.path(), "a.jsonl", &conversations(60));
+    let documents = |packing: bool| {
+        let config = DataConfig { max_tokens: 200, packing, ..DataConfig::default() };
+        let (rows, _) = loader(std::slice::from_ref(&file), config).eval_rows().unwrap();
+        let mut documents = Vec::new();
+        for row in &rows {
+            for (bounds, &id) in row.cu_seqlens.windows(2).zip(&row.sample_ids) {
+                let tokens = bounds[0] as usize..bounds[1] as usize;
+                let part = (row.input_ids[tokens.clone()].to_vec(), row.labels[tokens].to_vec());
+                documents.push((id, part));
+            }
+        }
+        documents.sort_by_key(|(id, _)| *id);
+        documents
+    };
+    assert_eq!(documents(true).len(), 60);
+    assert_eq!(documents(true), documents(false));
+}
